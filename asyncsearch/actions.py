@@ -173,7 +173,7 @@ class DeleteCheckpoint(Action, frozen=True, tag="delete_checkpoint"):
 
     checkpoint: CheckpointRef
     paused: tuple[TrialId, ...] | UnsetType = UNSET
-    """The paused trials that give it up: one that is promoted nevertheless trains again. UNSET: none does."""
+    """The paused trials that give it up: one that is promoted nevertheless trains again. UNSET if none does."""
 
 
 class EndProposals(Action, frozen=True, tag="end_proposals"):

@@ -199,3 +199,9 @@ class InternalError(AsyncSearchError):
 
 class InvalidTransitionError(InternalError):
     """A trial was moved along an edge that the transition table does not have."""
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of its text, without a final period."""
+    first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
+    return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__

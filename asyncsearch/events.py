@@ -43,7 +43,7 @@ def is_of_all(error: Exception) -> bool:
 
 
 class Spent(NamedTuple):
-    """What a worker did since it got its present work, in whole milliseconds of its own clock.
+    """The times of a worker since it got its present work, in whole milliseconds of its own clock.
 
     Rule: it only grows while the work lasts, so that a message that never came costs nothing but its detail.
     """
@@ -169,7 +169,7 @@ class PackSeconds(NamedTuple):
 
 
 class PackMemory(NamedTuple):
-    """What the process of a pack held while it trained one of its lanes, and then two together."""
+    """The memory of the process of a pack while it trained one of its lanes, and then two together."""
 
     one: int
     """Bytes that it held at most with one lane."""

@@ -105,6 +105,42 @@ def missing_paths(page: Path) -> Iterator[str]:
                 yield f"{place(page, code.start() + path.start())}: {path[0]}"
 
 
+def modules_that_are_gone() -> Iterator[str]:
+    files = [
+        path.relative_to(ROOT)
+        for folder in ("asyncsearch", "scripts", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    known = {"/".join(file.parts[start:]) for file in files for start in range(len(file.parts))}
+    pages = [page for page in DOCUMENTS if not page.stem.startswith("migrate_")]  # they name other people's programs
+    for path in (*pages, *PACKAGE.rglob("*.py")):
+        text = text_of(path)
+        for name in re.findall(r"`([\w/]+\.py)`", text):
+            if name not in known:
+                yield f"{path.relative_to(ROOT)}: {name}"
+        for name in re.findall(rf"`((?:{'|'.join(NO_VARIABLES)})(?:\.\w+)+)`", text):
+            parts = name.split(".")
+            places = [PACKAGE.joinpath(*parts[:end]) for end in range(2, len(parts) + 1)]
+            if not any(place.is_dir() or place.with_suffix(".py").exists() for place in places) and name != SERVER:
+                yield f"{path.relative_to(ROOT)}: {name}"
+
+
+NO_VARIABLES = (
+    "agent",
+    "checking",
+    "driver",
+    "engine",
+    "fair",
+    "launch",
+    "packing",
+    "plan",
+    "rpc",
+    "runner",
+    "trainers",
+)
+"""Folders whose names nobody gives to a variable in an example."""
+SERVER = "driver.asyncsearch"
+"""The name in the driver's certificate."""
 DEPENDS = "Each Python block of this page needs the ones before it."
 
 
@@ -145,6 +181,10 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
 
 def test_every_path_of_the_repository_in_a_page_exists() -> None:
     assert [path for page in DOCUMENTS for path in missing_paths(page)] == []
+
+
+def test_every_module_that_a_page_a_docstring_or_a_comment_names_exists() -> None:
+    assert list(modules_that_are_gone()) == []
 
 
 def test_a_page_says_that_a_block_needs_the_ones_before_it() -> None:

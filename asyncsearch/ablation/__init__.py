@@ -1,4 +1,4 @@
-"""What an ablation study leaves out of a trial, and how its data and its network are made without that.
+"""The parts that an ablation study leaves out of a trial, and data and networks without them.
 
 left_out       the words of the parameter ``ablated``, and what user code asks of a trial; its own functions
 columns        data without columns                torch_layers, keras_layers   networks without layers

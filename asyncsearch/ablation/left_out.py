@@ -1,4 +1,4 @@
-"""What one trial of an ablation study lacks: the words of the parameter ``ablated``, and what user code asks of it.
+"""The parts that a trial of an ablation study lacks: the words of its parameter ``ablated``, and the questions of code.
 
 Rule: pure, and no import of a framework; ``model`` hands the network to the module that knows its class.
 """
@@ -53,7 +53,7 @@ class Component(NamedTuple):
 
 
 class Ablated(NamedTuple):
-    """What a trial lacks, as a whole."""
+    """All parts that a trial lacks."""
 
     components: tuple[Component, ...]
     label: str = ""
@@ -92,7 +92,7 @@ class Ablated(NamedTuple):
 
 
 class TrialAblation:
-    """What the user's code asks of a trial: the data and the model without what is left out, the same in the base."""
+    """The answers to the user's code in a trial: data and model without what is left out, the same in the base."""
 
     def __init__(self, value: Any) -> None:
         self.ablated = Ablated.of(value)

@@ -1,4 +1,4 @@
-"""What the agent asks of a runner besides training: to be started, looked after and closed.
+"""The interface of a runner for the agent, besides training: to be started, looked after and closed.
 
 ``RunnerSupervisor`` is one, with a process of its own; a launcher may give its agents another one.
 """
@@ -29,7 +29,7 @@ class AgentRunner(RunnerHandle, Protocol):
         """Pass on each message, and the death of a runner once all that it said is passed on."""
 
     def start(self) -> object:
-        """Make it ready for the next training, if it is not."""
+        """Make the runner ready for the next training, if it is not."""
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
@@ -38,7 +38,7 @@ class AgentRunner(RunnerHandle, Protocol):
         """Take note of a process that is dead."""
 
     def look_at_memory(self) -> None:
-        """Note what the kernel has killed so far for want of memory."""
+        """Note the processes that the kernel has killed so far for want of memory."""
 
     def close(self) -> None:
         """End it."""

@@ -50,11 +50,11 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace_s: float = 5.0
     """From SIGTERM to SIGKILL, and from a runner's retirement to SIGKILL."""
     recycle_after: int | None = None
-    """Trainings after which a runner is replaced, however little it has grown. None: any number."""
+    """Trainings after which a runner is replaced, however little it has grown. None means any number."""
     recycle_growth_bytes: int = 1024**3
     """Growth of a runner's memory since its first training after which it is replaced."""
     given_bytes: int | None = None
-    """Memory for all processes of the worker, in a container that is killed when it takes more. None: nobody says."""
+    """Memory for all processes of the worker, in a container that is killed when it takes more. None if nobody says."""
     trial_bytes: int | None = None
     """Memory that a runner and the processes that it started may hold together. None for what there is."""
     untrusted: str = ""

@@ -19,7 +19,7 @@ def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
     those names may be indices into its visible devices, or physical names; both occur.
 
     Args:
-        gpus: names of the devices given to this worker: indices, UUIDs or MIG names. Empty: none is visible.
+        gpus: names of the devices given to this worker: indices, UUIDs or MIG names. Empty means none is visible.
         already_visible: ``CUDA_VISIBLE_DEVICES`` of the agent. None if it is not set.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who is charged with the death of a runner in the middle of a training, and the words for it.
+"""The charge for the death of a runner in the middle of a training, and the words for it.
 
 The trial is charged with what its process did: it exited, crashed, or used up the memory. What was done to it from
 outside is the machine's doing. The kernel counts what it killed because memory ran out: Linux for each cgroup, and for

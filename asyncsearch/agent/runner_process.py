@@ -221,7 +221,7 @@ class RunnerProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def retire(self, kill_at: float | None) -> None:
-        """Ask the runner to end by itself, and set the time of its SIGKILL otherwise; None: not known yet."""
+        """Ask the runner to end by itself, and set the time of its SIGKILL otherwise. None means not known yet."""
         self.is_retired = True
         self.kill_at = kill_at
         with contextlib.suppress(OSError):

@@ -173,7 +173,7 @@ class Template:
         return self._control.fileno()
 
     def read(self) -> Preloaded | None:
-        """Return what came of its imports. None if it is gone."""
+        """Return the outcome of its imports. None if it is gone."""
         try:
             return ANSWER.decode(self._control.recv(4_096))
         except (OSError, msgspec.DecodeError):

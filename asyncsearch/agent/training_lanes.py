@@ -53,7 +53,7 @@ class WorkStart:
         self._ready_s = self._clock()
 
     def added_to(self, spent: Spent) -> Spent:
-        """Return what the process did, and before it this worker."""
+        """Return the times of the process with those of this worker before it."""
         could_begin_s = self._clock() if self._could_begin_s is None else self._could_begin_s
         fetched_s = could_begin_s - self._came_s if self._has_load else 0.0
         starting_s = max(0.0, self._ready_s - could_begin_s)
@@ -145,7 +145,7 @@ class TrainingLanes:
             self._send(event)
 
     def _spent(self, run: LaneRun, spent: Spent | None) -> Spent | UnsetType:
-        """Return what was done for a lane. UNSET: a process has trained it, and has not told at its end."""
+        """Return the times of a lane. UNSET if a process has trained it, and has not told at its end."""
         if spent is None and run.is_sent:
             return UNSET
         return self.work_start.added_to(spent or Spent())

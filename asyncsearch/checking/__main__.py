@@ -1,4 +1,4 @@
-"""A step of a check in a separate process, which ``checking.processes`` starts."""
+"""A step of a check in a separate process, which ``checking.resume_proof`` starts."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def plain_key(key: Any) -> Any:
 
 def may_be_read(value: Any) -> bool:
     """Return whether an object may be looked into: a proxy may load what it stands for, a dataset is no state."""
-    if is_of_type("tensorflow", "data.Dataset", value) or is_of_type("tensorflow", "data.Iterator", value):
+    if _is_tensorflow("data.Dataset", value) or _is_tensorflow("data.Iterator", value):
         return False
     kinds = [kind for kind in type(value).__mro__ if kind is not object]
     if has_attributes(value) and any(kind.__module__.partition(".")[0] in _RUNNING for kind in kinds):
@@ -81,9 +81,9 @@ def may_be_read(value: Any) -> bool:
     )
 
 
-def is_of_type(module: str, names: str, value: Any) -> bool:
-    """Return whether the class of a value, and not one that it pretends to have, is a framework's."""
-    return "__class__" not in vars(type(value)) and is_of(module, names, value)
+def _is_tensorflow(names: str, value: Any) -> bool:
+    """Return whether the class of a value, and not one that it pretends to have, is TensorFlow's."""
+    return "__class__" not in vars(type(value)) and is_of("tensorflow", names, value)
 
 
 def has_attributes(value: Any) -> bool:

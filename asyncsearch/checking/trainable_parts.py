@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncsearch.trainers.state import is_of
+from asyncsearch.trainers.state.numpy_state import bits_of
 
 _HASHED_BYTES = 1 << 26
 """Of a larger array only this much is read, at its beginning and at its end."""
@@ -38,7 +39,7 @@ def framework_parts(value: Any) -> list[Part] | None:
     if isinstance(value, random.Random):
         return [_generator(repr(value.getstate()), value, lambda one, other: other.setstate(one.getstate()))]
     if isinstance(value, np.random.Generator | np.random.RandomState | np.random.BitGenerator):
-        source = _bits(value)
+        source = bits_of(value)
         return [_generator(repr(source.state), value, _give_bits)]
     if is_of("torch", "Generator", value):
         state = value.get_state().numpy().tobytes()
@@ -62,13 +63,8 @@ def _generator(state: str, value: Any, give: Callable[[Any, Any], None]) -> Part
     return Part("generator", {"": digest_text(state)}, value, give)
 
 
-def _bits(value: Any) -> Any:
-    found = value.bit_generator if isinstance(value, np.random.Generator) else value
-    return found._bit_generator if isinstance(found, np.random.RandomState) else found
-
-
 def _give_bits(one: Any, other: Any) -> None:
-    _bits(other).state = _bits(one).state
+    bits_of(other).state = bits_of(one).state
 
 
 def _give_state_dict(one: Any, other: Any) -> None:

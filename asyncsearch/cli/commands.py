@@ -1,4 +1,4 @@
-"""What each command does, given its parsed arguments; those that return a number end with it as exit code."""
+"""The commands, each a function of its parsed arguments; those that return a number end with it as exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be written on the command line: commands, their arguments, and the words of ``--help``."""
+"""The words of the command line: commands, their arguments, and the words of ``--help``."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from asyncsearch.doctor.diagnosis import (
 )
 from asyncsearch.doctor.facts import CHECKPOINT_BYTES, PROBE, machine_facts, store_facts
 from asyncsearch.errors import AsyncSearchError, ClusterError
+from asyncsearch.report.formatting import many
 from asyncsearch.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ class Examination(msgspec.Struct, frozen=True):
         faults, warnings = (
             sum(one.severity is severity for one in self.diagnoses) for severity in (Severity.FAULT, Severity.WARNING)
         )
-        counted = [
-            f"{count} {name}{'s' * (count > 1)}" for count, name in ((faults, "fault"), (warnings, "warning")) if count
-        ]
+        counted = [many(count, name) for count, name in ((faults, "fault"), (warnings, "warning")) if count]
         return "\n".join([*map(str, self.diagnoses), " and ".join(counted) or "nothing to change"])
 
 

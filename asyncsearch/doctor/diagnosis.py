@@ -12,6 +12,7 @@ from asyncsearch.doctor.facts import CHECKPOINT_BYTES, MachineFacts, StoreFacts
 from asyncsearch.errors import ClusterError
 from asyncsearch.launch.spark.cluster_facts import ClusterFacts
 from asyncsearch.launch.spark.task_facts import StoreView
+from asyncsearch.report.formatting import many
 
 _FEW_DESCRIPTORS = 1024
 _LITTLE_SCRATCH_BYTES = 1 << 30
@@ -189,7 +190,7 @@ def of_cluster(facts: ClusterFacts, *, store: str = "") -> list[Diagnosis]:
     if facts.slots_failure:
         found.append(warning("Spark: the number of workers is not known beforehand", facts.slots_failure))
     elif facts.slots:
-        slots, workers = _counted(facts.slots, "slot"), _counted(facts.slots, "worker")
+        slots, workers = many(facts.slots, "slot"), many(facts.slots, "worker")
         found.append(ok(f"Spark: {slots}, so up to {workers} (parallelism={facts.slots})"))
     else:
         found.append(fault("Spark: there is no task slot", "look whether the cluster gives this application executors"))
@@ -233,7 +234,7 @@ def _python(facts: ClusterFacts) -> list[Diagnosis]:
     versions = sorted({task.python_version for task in facts.tasks})
     programs = sorted({task.python for task in facts.tasks})
     machines = len({task.host for task in facts.tasks})
-    asked = f"{_counted(len(facts.tasks), 'task')} on {_counted(machines, 'machine')}"
+    asked = f"{many(len(facts.tasks), 'task')} on {many(machines, 'machine')}"
     text = f"executors: Python {', '.join(versions)} ({', '.join(programs[:3])}), {asked} asked"
     if len(versions) == 1:
         return [ok(text)]
@@ -328,10 +329,6 @@ def _gpus_not_given(facts: ClusterFacts) -> list[Diagnosis]:
             )
         ]
     return []
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _offset(ahead_s: float) -> str:

@@ -121,7 +121,6 @@ class StoreFacts(msgspec.Struct, kw_only=True):
     is_exclusive: bool = True
     append_s: float | None = None
     """A durable record of the journal, median."""
-    slowest_append_s: float | None = None
     write_s: float | None = None
     """A small file."""
     commit_s: float | None = None
@@ -180,7 +179,7 @@ def _journal(probe: Store, facts: StoreFacts) -> None:
             durations = [_seconds(lambda: segment.append(_RECORD)) for _ in range(_APPENDS)]
         finally:
             segment.close()
-    facts.append_s, facts.slowest_append_s = statistics.median(durations), max(durations)
+    facts.append_s = statistics.median(durations)
 
 
 def _small_file(probe: Store, facts: StoreFacts) -> None:

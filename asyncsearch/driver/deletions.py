@@ -50,7 +50,7 @@ class CheckpointDeletions:
         """The attempt that alone has committed a checkpoint; None where the store is to be asked for all versions."""
 
     def note(self, event: AnyEvent) -> None:
-        """Note who has committed a checkpoint: where that is known, the store is not asked what to delete."""
+        """Note the committer of a checkpoint: where that is known, the store is not asked what to delete."""
         self._writers.note(event)
         if isinstance(event, CheckpointCommitted):
             attempt = self._attempt_of(event)

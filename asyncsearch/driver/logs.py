@@ -1,4 +1,4 @@
-"""Where the lines that trials print go: into the store's logs, and to whoever watches."""
+"""The ways of the lines that trials print: into the store's logs, and to whoever watches."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import AnyAction, EndRun
+from asyncsearch.driver.alarms import IdleWorkers, RuleTimes
 from asyncsearch.driver.commits import Commits, Follow, Snapshots
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.dispatcher import Dispatcher
@@ -32,7 +33,7 @@ from asyncsearch.driver.promises import Promises
 from asyncsearch.driver.questions import Answerer, Questions, Received, Settled
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.threads import LoopThread
-from asyncsearch.driver.timeouts import DriverSettings, IdleWorkers, RuleTimes, Timeouts
+from asyncsearch.driver.timeouts import DriverSettings, Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, StoreLostError, is_bug, may_pass
 from asyncsearch.events import (
@@ -84,7 +85,7 @@ class Driver:
             pack_times: where studies of the same code keep how fast packs train.
             changed: called in the driver's thread after each change that a display may show.
             follow: called in the driver's thread with each record of this driver.
-            answerer: answers the questions of trials, in a thread of its own. None: they have none to ask.
+            answerer: answers the questions of trials, in a thread of its own. None means they have none to ask.
             writers: notes what trainings may leave in the store, for the end of the run.
             secret: of which the keys are made that seal these questions.
             clock: seconds since 1970.

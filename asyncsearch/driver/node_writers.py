@@ -30,7 +30,7 @@ class NodeWriters:
         self._doubtful: set[NodeKey] = set()
 
     def take_over(self, state: StudyState) -> None:
-        """Note what workers of earlier drivers may still write."""
+        """Note the nodes into which workers of earlier drivers may still write."""
         for number, attempt in state.attempts.items():
             self.begin(number, (stage.node for stage in attempt.batch.stages))
 

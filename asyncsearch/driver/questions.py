@@ -39,7 +39,7 @@ _UNANSWERED = "it asks the driver, and nobody there answers"
 
 
 class Response(NamedTuple):
-    """What an answerer says to a question."""
+    """The answer to a question."""
 
     content: bytes = b""
     facts: dict[str, Any] | None = None
@@ -123,7 +123,7 @@ class Questions:
 
         Args:
             state: of the study, for reading only.
-            answerer: answers them. None: they are refused.
+            answerer: answers them. None if they are refused.
             secret: of which the keys of all launches are made.
             loop: the driver's.
             post: puts an item before the engine.

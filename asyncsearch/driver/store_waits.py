@@ -26,7 +26,7 @@ _AGAIN_S = 60.0
 
 
 class StoreWaits:
-    """Who waits for the store, and the sentences about it for the user. Called in the driver's thread."""
+    """The workers that wait for the store, and the sentences about it for the user. Called in the driver's thread."""
 
     def __init__(self, store: str, timeout_s: float, voices: Callable[[], int] = lambda: 2) -> None:
         """Begin with a store that can be used.

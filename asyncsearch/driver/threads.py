@@ -47,7 +47,7 @@ def require_threads() -> None:
 
 
 def next_of(inbox: queue.SimpleQueue[T], timeout_s: float | None = None) -> T:
-    """Return what was put into a queue next; the handlers of signals run meanwhile.
+    """Return the next item of a queue; the handlers of signals run meanwhile.
 
     Raises:
         queue.Empty: nothing came within ``timeout_s``; None means no limit.

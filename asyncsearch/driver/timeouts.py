@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from asyncsearch.driver.alarms import Alarm
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
 from asyncsearch.engine.liveness import Deadlines, Liveness
-from asyncsearch.engine.sizing.idle_slots import IdleTimes
 from asyncsearch.engine.state import StudyState
-from asyncsearch.engine.stop_decisions import due_s
-from asyncsearch.events import AnyEvent, RuleDue, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
+from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, TrialTimedOut, WorkerLost
 from asyncsearch.ids import Lease
 
 STOP_S = 20.0
@@ -57,7 +56,7 @@ class Timeouts:
         """Of workers that are to stop all that they train."""
         self._stopping: dict[Worker, tuple[Lease, float]] = {}
         """The lease that each is to stop, and since when: else its messages would put its deadline off for ever."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(loop, self._on_timer)
         self.is_stop_sent = False
         """Whether the run was asked to end because of its store."""
 
@@ -133,28 +132,21 @@ class Timeouts:
             )
             if when is not None
         ]
-        if not due:
-            return
-        when = min(due)
-        if self._timer is None or when < self._timer.when():
-            self.close()
-            self._timer = self._loop.call_at(when, self._on_timer)
+        self._alarm.set_by(min(due, default=None))
 
     def close(self) -> None:
         """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
 
     def give_up(self) -> None:
         """Count every worker as lost, so that a run ends although some do not answer."""
         for slot in self._state.pool.alive():
             self._post(WorkerLost(slot.worker, slot.epoch, "it did not stop in time"))
 
-    def _on_timer(self) -> None:
+    def _on_timer(self, due_s: float) -> None:
         now = self._loop.time()
-        if self._timer is not None and now - self._timer.when() > STALLED_S:
+        if now - due_s > STALLED_S:
             self._listen_again(now)
-        self._timer = None
         for (worker, epoch), silence_s in self._liveness.overdue(now):
             self._liveness.forget((worker, epoch))
             self._post(WorkerLost(worker, epoch, f"it was silent for {silence_s:.0f} s"))
@@ -202,40 +194,6 @@ class Timeouts:
                 self._deadlines.set((lease, joined), self._loop.time() + (limit or 0.0))
 
 
-class RuleTimes:
-    """The moment at which a stop rule may hold by time alone. Called in the driver's thread."""
-
-    _SOON_S = 0.001
-    """How much later it is asked: a timer may fire a little before its time."""
-
-    def __init__(
-        self,
-        state: StudyState,
-        clock: Callable[[], float],
-        loop: asyncio.AbstractEventLoop,
-        *,
-        post: Callable[[AnyEvent], None],
-    ) -> None:
-        """Begin without a moment; ``clock``: seconds since 1970, as the journal has them; ``post``: to the engine."""
-        self._state, self._clock, self._loop, self._post = state, clock, loop, post
-        self._timer: asyncio.TimerHandle | None = None
-
-    def observe(self) -> None:
-        """Set the timer to the next moment; called after the state has changed."""
-        if self._state.stop_facts is None:
-            return
-        now = self._clock()
-        due = due_s(self._state, now)
-        self.close()
-        if due is not None:
-            self._timer = self._loop.call_later(max(0.0, due - now) + self._SOON_S, self._post, RuleDue())
-
-    def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the driver; those of the engine are in ``EngineConfig``. Times are in seconds."""
 
@@ -253,56 +211,3 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time after which a write to the journal that has no answer counts as waiting for the store."""
     release_idle_s: float | None = None
     """Time after which a worker without a use gives its slot back until there is work for it. None for never."""
-
-
-class IdleWorkers:
-    """The time that each worker has had no use. Called in the driver's thread."""
-
-    def __init__(
-        self,
-        state: StudyState,
-        limit_s: float | None,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        post: Callable[[AnyEvent], None],
-    ) -> None:
-        """Begin without workers.
-
-        Args:
-            state: of the study.
-            limit_s: how long a worker keeps its slot without a use. None means for ever.
-            loop: the driver's.
-            post: sends an event to the engine.
-        """
-        self._state, self._loop, self._post = state, loop, post
-        self._times = None if limit_s is None else IdleTimes(limit_s)
-        self._timer: asyncio.TimerHandle | None = None
-
-    def observe(self) -> None:
-        """Note who has no use now; called after the state has changed."""
-        if self._times is not None:
-            self._times.observe(self._state, self._loop.time())
-            self._arm(self._times.next_due())
-
-    @property
-    def due_s(self) -> float | None:
-        """When it looks again, by the loop's clock. None if nothing makes it look."""
-        return None if self._timer is None else self._timer.when()
-
-    def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _arm(self, due_s: float | None) -> None:
-        if due_s is not None and (self._timer is None or due_s < self._timer.when()):
-            self.close()
-            self._timer = self._loop.call_at(due_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        assert self._times is not None
-        idled = self._times.overdue(self._state, self._loop.time())
-        if idled is not None:
-            self._post(idled)
-        self._arm(self._times.next_due())

@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncsearch.actions import DismissWorker, MoveTrial
 from asyncsearch.engine.affected import dependents_of, is_at_target, is_to_be_evaluated, trials_awaiting, trials_unsaved
-from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     fail_or_retry,
@@ -30,6 +30,7 @@ from asyncsearch.engine.sizing.share import count_launchable, cut_short, excess,
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import end_study_by_rule, end_trial_by_rule
 from asyncsearch.engine.stopping import Emit, judge, judges, stop_all, stop_run, stop_training
+from asyncsearch.engine.transitions import Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.events import (
     KILLED,
     AnyEvent,
@@ -152,7 +153,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
         for number in state.plan.requesters_at(node, resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and is_at_target(state, trial):
-                settle_at_target(state, trial, "", emit)
+                settle_at_target(state, trial, emit)
 
 
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
@@ -166,7 +167,7 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
     waiting = state.plan.requesters_at(checkpoint.node, checkpoint.resource)
     for trial in waiting if end is None or checkpoint.resource < end.resource else ():
         if not (is_end and state.open_attempts.get(trial) == number):
-            settle_at_target(state, state.trials[trial], "", emit)
+            settle_at_target(state, state.trials[trial], emit)
     if attempt is not None and end is not None:
         _settle(state, attempt, end, emit)
     elif attempt is not None and attempt.is_over:
@@ -265,7 +266,7 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if trial.id not in attempt.trials and end.checkpoint_resource is None and not attempt.has_returned_early:
             continue  # it waits since this checkpoint could not be stored, and others train on under the lease
         if is_to_be_evaluated(state, trial) and not attempt.has_returned_early:
-            settle_at_target(state, trial, "", emit)
+            settle_at_target(state, trial, emit)
             continue
         is_spared = attempt.is_spared
         verdict = verdict_on_end(end, trial, state.max_resource, state.reporting, is_spared=is_spared)
@@ -284,7 +285,7 @@ def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
         else:
             fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
     for number in state.plan.requesters_at(attempt.node_at(attempt.stop), attempt.stop):
-        settle_at_target(state, state.trials[number], "", emit)
+        settle_at_target(state, state.trials[number], emit)
     requeue(state, attempt, emit)
 
 

@@ -7,10 +7,11 @@ says who must agree.
 from __future__ import annotations
 
 from asyncsearch.engine.affected import dependents_of, subscribers_of, trials_awaiting, trials_unsaved
-from asyncsearch.engine.attempts import FATAL_KINDS, Attempt
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.repeated_failures import after_loss
 from asyncsearch.engine.sizing.packs import packs_of
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.transitions import FATAL_KINDS
 from asyncsearch.events import (
     KILLED,
     CheckpointCommitted,

@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CutWork, DeleteCheckpoint, DismissWorker, EndRun, SaveAt
 from asyncsearch.engine.affected import kept_for_later
-from asyncsearch.engine.attempts import NEVER, UNSAVED
 from asyncsearch.engine.lanes import lane_for
 from asyncsearch.engine.next_trials import (
     Asked,
@@ -28,6 +27,7 @@ from asyncsearch.engine.sizing.packs import is_open, pack, to_measure
 from asyncsearch.engine.sizing.share import excess, give_back
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
+from asyncsearch.engine.transitions import NEVER, UNSAVED
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.plan.base_plan import Batch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from asyncsearch.engine.attempts import WITHOUT
 from asyncsearch.engine.pool import Slot, SlotState
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.transitions import WITHOUT
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import Lease
 from asyncsearch.trial import TrialState

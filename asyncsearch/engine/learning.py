@@ -90,7 +90,7 @@ def _learn_enough(state: StudyState, _event: EnoughTrials, _now: float) -> None:
 
 
 def _learn_consulted(state: StudyState, event: Consulted, _now: float) -> None:
-    """Note what a trial has got or said in mid-training, for people: it decides nothing."""
+    """Note the answers and words of a trial in mid-training, for people: they decide nothing."""
     state.has_notes |= "note" in event.facts
     facts = event.facts.get("several", [event.facts])
     params = {name: value for fact in facts for name, value in fact.get("params", {}).items()}

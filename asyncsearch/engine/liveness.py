@@ -86,7 +86,7 @@ class Deadlines(Generic[K]):
 
 
 class Outages(Generic[K]):
-    """Who waits for the store, since when, and the store's answer to each.
+    """The waits for the store: who waits, since when, and the store's answer to each.
 
     The journal and each worker may wait for the store. While enough of them wait to say that the store is at fault, the
     time counts from the moment at which they were enough until they are not; else that of each counts for itself.
@@ -156,6 +156,6 @@ class Outages(Generic[K]):
         return next((self._errors[key] for key in self._own if key in self._errors), next(iter(self._errors.values())))
 
     def alone(self, now: float) -> dict[K, str]:
-        """Return who has waited long enough, and the store's answer to each, if not enough of them wait."""
+        """Return the workers that have waited long enough, with the store's answers, if too few of them wait."""
         late = () if self.is_agreed else [key for key, began in self._began.items() if now >= began + self.timeout_s]
         return {key: self._errors[key] for key in late}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from asyncsearch.actions import Inherit, MoveTrial
 from asyncsearch.engine.affected import is_at_target, is_to_be_evaluated, trials_unsaved
-from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stop_decisions import stopped_by_rule
 from asyncsearch.engine.stopping import Emit, judge, stop_run
+from asyncsearch.engine.transitions import Verdict, verdict_at_target
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
 
@@ -47,11 +48,11 @@ def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str =
     if trial.resource > before:
         settle_from_known(state, trial, emit)
     elif is_at_target(state, trial):
-        settle_at_target(state, trial, "", emit)
+        settle_at_target(state, trial, emit)
 
 
-def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
-    """Move a trial that is at its target, with all units up to there trained; ``words`` complete the reason.
+def settle_at_target(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Move a trial that is at its target, with all units up to there trained.
 
     If the metric is still missing, the trial waits for its evaluation.
     """
@@ -61,8 +62,7 @@ def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) ->
         if trial.state is TrialState.RUNNING:
             emit(MoveTrial(trial.id, TrialState.WAITING, f"nothing was reported at {trial.target}: to be evaluated"))
         return
-    verdict = verdict_at_target(trial, state.max_resource, state.reporting, words)
-    move_by(state, trial, verdict, emit)
+    move_by(state, trial, verdict_at_target(trial, state.max_resource, state.reporting), emit)
 
 
 def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:

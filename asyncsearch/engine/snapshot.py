@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     costs: KnownCosts | None = None
     """Costs of units of training. None if no decision depends on them."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
-    """Bytes of each durable checkpoint. None: an earlier version wrote them under a quota only."""
+    """Bytes of each durable checkpoint. None if an earlier version wrote them under a quota only."""
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
     damages: dict[TrialId, int] = {}

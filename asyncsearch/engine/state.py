@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from asyncsearch.engine.attempts import Attempt, Reporting
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.best_saved import BestSaved
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import ConsecutiveLosses, Promoted, RepeatedFailures
 from asyncsearch.engine.stop_facts import StopFacts
+from asyncsearch.engine.transitions import Reporting
 from asyncsearch.events import RunRequested, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
@@ -152,7 +153,7 @@ class StudyState:
     has_notes: bool = field(default=False, init=False)
     """Whether a trial has left notes, which the journal has."""
     stop_facts: StopFacts | None = field(default=None, init=False)
-    """What the stop rules read. None: there are none."""
+    """What the stop rules read. None if there are none."""
     best_trials: BestTrials = field(init=False)
     usage: CheckpointSizes = field(init=False)
     paused: PausedTrials = field(default_factory=PausedTrials, init=False)

@@ -55,7 +55,7 @@ def _progress(state: StudyState, curve: RunningBest, units: int, seconds: float)
 
 
 class RuleAnswer(msgspec.Struct, frozen=True):
-    """What a rule says."""
+    """The answer of a rule."""
 
     reason: str = ""
     """Why enough is trained. Empty if it is not."""
@@ -73,13 +73,13 @@ def ask(rule: StopRule, argument: str, progress: StopProgress) -> RuleAnswer:
 
 
 def study_answer(state: StudyState, now: float) -> RuleAnswer:
-    """Return what ``stop_when`` says of the study at a time; nothing if there is none."""
+    """Return the answer of ``stop_when`` on the study at a time; nothing if there is none."""
     rule = state.config.stop_when
     return RuleAnswer() if rule is None else ask(rule, "stop_when", study_progress(state, now))
 
 
 def trial_answer(state: StudyState, trial: Trial) -> RuleAnswer:
-    """Return what ``stop_trial_when`` says of an unfinished trial now; nothing if there is none."""
+    """Return the answer of ``stop_trial_when`` on an unfinished trial now; nothing if there is none."""
     rule = state.config.stop_trial_when
     if rule is None or trial.state.is_finished:
         return RuleAnswer()
@@ -146,7 +146,7 @@ def _end_saved(state: StudyState, attempt: Attempt, emit: Callable[[AnyAction], 
 
 
 def due_s(state: StudyState, now: float) -> float | None:
-    """Return when a rule may hold by time alone, in seconds of the driver's clock. None: it does not depend on time."""
+    """Return when time alone may let a rule hold, in seconds of the driver's clock. None if it never does."""
     if state.run is None or state.stopping:
         return None
     found = []

@@ -176,7 +176,7 @@ class WorkerBroker:
         return [SetShare(study, member.share) for study, member in open_to.items() if member.share != former[study]]
 
     def _turns(self) -> dict[str, Turn]:
-        """Return who comes first where a share is rounded up: whoever lags, but each for a whole turn.
+        """Return the turns by which a share is rounded up: first whoever lags, but each for a whole turn.
 
         A turn does not end before its workers have attached: else short turns would be all starts and no training.
         """

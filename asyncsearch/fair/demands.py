@@ -152,7 +152,7 @@ class StudyLeft(msgspec.Struct, frozen=True):
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """It is as late as ``next_due`` said."""
+    """The time that ``next_due`` said has come."""
 
 
 BrokerFact = StudyJoined | WorkersNeeded | StudyLeft | TimePassed

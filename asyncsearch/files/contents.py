@@ -1,4 +1,4 @@
-"""What a manifest knows of a file: its length and a checksum; and whether files are still as their manifest says."""
+"""The contents of files as a manifest knows them, by length and checksum; and whether files are still as it says."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from asyncsearch.files.plain import AnyPath, NotPlainError, open_file, open_to_r
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _LOOK = getattr(os, "O_PATH", 0)
+_ALL = 0o700
+"""The rights of the owner of a folder who reads, fills and empties it."""
 
 
 class TargetError(OSError):
@@ -166,7 +168,7 @@ def remove_tree(path: AnyPath) -> bool:
             os.unlink(path)
             return True
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-            _allow(os.open(path, _LOOK | _FOLDER), 0o700) if _LOOK else os.chmod(path, 0o700)
+            _open_up(os.open(path, _LOOK | _FOLDER)) if _LOOK else os.chmod(path, _ALL)
         _empty(path)
         os.rmdir(path)
     except FileNotFoundError:
@@ -190,28 +192,27 @@ def _open_to_empty(name: str, at: int) -> int:
     if _LOOK:
         with contextlib.suppress(OSError):
             seen = os.open(name, _LOOK | _FOLDER, dir_fd=at)
-            _allow(seen, 0o700)
+            _open_up(seen)
     return _open_folder(name, at)
 
 
-def _allow(seen: int, rights: int) -> None:
-    """Give its owner rights to an open folder, which is closed."""
+def _open_up(seen: int) -> None:
+    """Give its owner all rights to a folder, and close its descriptor."""
     try:
         mode = stat.S_IMODE(os.fstat(seen).st_mode)
-        if mode & rights != rights:
-            os.chmod(f"/proc/self/fd/{seen}", mode | rights)  # by its descriptor: the name may lead elsewhere by now
+        if mode & _ALL != _ALL:
+            os.chmod(f"/proc/self/fd/{seen}", mode | _ALL)  # by its descriptor: the name may lead elsewhere by now
     finally:
         os.close(seen)
 
 
-def copy_tree(source: AnyPath, target: Path, *, as_links: bool = False, keep_times: bool = True) -> None:
-    """Copy a folder with its plain files and folders; links, pipes, sockets and devices are left out.
+def copy_tree(source: AnyPath, target: Path, *, as_links: bool = False) -> None:
+    """Copy a folder with its folders and its plain files, which keep their times; nothing else is copied.
 
     Args:
         source: the folder; a link is refused.
         target: made if need be; a link is refused.
         as_links: whether to make hard links of files, which take no space.
-        keep_times: whether files keep the times of their last change.
 
     Raises:
         TargetError: the copy cannot be made.
@@ -229,7 +230,7 @@ def copy_tree(source: AnyPath, target: Path, *, as_links: bool = False, keep_tim
             with _making():
                 os.link(entry.base, target / entry.name, src_dir_fd=entry.at, follow_symlinks=False)
         elif entry.is_file:
-            _copy_file(entry, target / entry.name, keep_times=keep_times)
+            _copy_file(entry, target / entry.name)
 
 
 @contextlib.contextmanager
@@ -240,7 +241,7 @@ def _making() -> Iterator[None]:
         raise TargetError(error.errno, error.strerror, error.filename) from error
 
 
-def _copy_file(entry: Entry, target: Path, *, keep_times: bool) -> None:
+def _copy_file(entry: Entry, target: Path) -> None:
     """Copy a plain file up to the length that it has now: one that grows meanwhile would never end."""
     try:
         file = open_to_read(entry.base, at=entry.at)
@@ -258,8 +259,7 @@ def _copy_file(entry: Entry, target: Path, *, keep_times: bool) -> None:
                     while block:
                         block = block[copy.write(block) :]
             os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
-            if keep_times:
-                os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def size_bytes(folder: AnyPath) -> int:

@@ -1,4 +1,4 @@
-"""What the arguments of ``fmin`` mean where Hyperopt gives them more than one meaning."""
+"""The meaning of arguments of ``fmin`` to which Hyperopt gives more than one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_points(trials: Any, points: list[dict[str, Any]]) -> None:
 
 
 def default_rstate() -> Any:
-    """Return what seeds are drawn from where a program gives nothing."""
+    """Return the generator from which seeds are drawn where a program gives none."""
     seed = os.environ.get("HYPEROPT_FMIN_SEED", "")
     return np.random.default_rng(int(seed) if seed else None)
 

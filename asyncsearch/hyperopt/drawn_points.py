@@ -170,7 +170,7 @@ def finished_only(trials: Any, finished: list[Document]) -> Any:
 
 
 def answer_of(trials: Any, document: Document, question: str, *arguments: Any) -> Any:
-    """Return what an objective wants to know of the trials, or do to its own document."""
+    """Return the answer to a question of an objective about the trials, or about its own document."""
     match question:
         case "trials":
             return trials._dynamic_trials

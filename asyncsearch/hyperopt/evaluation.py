@@ -233,7 +233,7 @@ class PointEvaluation:
             self._stop(str(error))
 
     def _after_a_point(self) -> None:
-        """Do what Hyperopt does after each round."""
+        """Do the work of Hyperopt after each round."""
         points, options = self._points, self._options
         if points.is_round_over:
             if options.trials_save_file:

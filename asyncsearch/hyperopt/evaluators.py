@@ -1,4 +1,4 @@
-"""Who evaluates the points of an ``fmin``: workers that stay for the next one, or threads of this process.
+"""The evaluators of the points of an ``fmin``: workers that stay for the next one, or threads of this process.
 
 Workers that wait are let go when their trials are gone, too; for the rest see ``programs.waiting_run``.
 """
@@ -55,7 +55,7 @@ def evaluators_for(
     wanted: int,
     pass_expr_memo_ctrl: bool | None,
 ) -> Evaluators:
-    """Return who evaluates points: workers that wait already, if they have the same objective, else new ones.
+    """Return the evaluators of points: workers that wait already, if they have the same objective, else new ones.
 
     Raises:
         NotPicklableError: the objective cannot be sent; nothing was started.
@@ -86,7 +86,7 @@ def _workers(
 ) -> WorkerPool:
     """Return the workers that wait, or new ones."""
     launcher = choose(settings.backend)
-    # No more than points. None: as many as the cluster turns out to have.
+    # No more than points. None means as many as the cluster turns out to have.
     number = launcher.workers_now() if settings.parallelism is None else settings.parallelism
     number = None if number is None else min(number, wanted)
     key = key_of(runs, pack(objective), settings.parallelism)

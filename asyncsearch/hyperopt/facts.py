@@ -1,4 +1,4 @@
-"""What the journal keeps of a search of Hyperopt, and the documents that it tells.
+"""The facts of a search of Hyperopt in the journal, and the documents that they tell.
 
 Each fact is one JSON object of one trial: ``begun`` with the document of a point, or ``ended`` with its result. A point
 that has begun and not ended was lost with its driver.
@@ -22,7 +22,7 @@ MOST_KEPT_BYTES = 2**16
 
 
 class EarlierPoints(NamedTuple):
-    """What earlier processes have found."""
+    """The points that earlier processes have found."""
 
     documents: list[Document]
     attachments: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What the thread that calls ``fmin`` hears from those who evaluate its points, whoever they are."""
+"""The messages from evaluators of points, whoever they are, to the thread that calls ``fmin``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PointQuestion:
-    """One that evaluates asks for a point, tells its end, or wants to know something."""
+    """An evaluator asks for a point, tells its end, or wants to know something."""
 
     who: tuple[Hashable, Hashable]
     """The trial of asyncsearch, and its lease."""
@@ -55,7 +55,7 @@ Message = PointQuestion | EvaluatorLost | EvaluatorsEnded | ShowRequest | None
 
 
 class Evaluators(Protocol):
-    """Those who evaluate points: they ask for them in ``inbox``."""
+    """The evaluators of points: they ask for them in ``inbox``."""
 
     inbox: queue.SimpleQueue[Message]
     waiting: list[PointQuestion]

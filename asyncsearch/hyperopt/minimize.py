@@ -57,11 +57,11 @@ def fmin(
     Args:
         fn: the objective, which is called on the workers.
         space: of Hyperopt, or ``"annotated"``.
-        algo: draws points, on the driver; None: ``tpe.suggest``.
-        max_evals: how many points the trials have in the end; None: until something else ends the search.
+        algo: draws points, on the driver. None means ``tpe.suggest``.
+        max_evals: how many points the trials have in the end. None means until something else ends the search.
         timeout: seconds after which no point begins; ``SparkTrials`` cancel those that run.
         loss_threshold: a loss below which the search ends.
-        trials: hold what was found, and go on; None: new ones.
+        trials: hold what was found, and go on. None means new ones.
         rstate: a ``Generator`` or a ``RandomState``, from which algo gets its seeds.
         allow_trials_fmin: whether ``fmin`` of a class of trials that has its own is called.
         pass_expr_memo_ctrl: whether fn gets the expression, a memo and a ``Ctrl``.

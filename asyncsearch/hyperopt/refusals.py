@@ -1,4 +1,4 @@
-"""What cannot run on workers, and what to write instead; refused before a worker starts."""
+"""The refusals of programs that cannot run on workers, before one starts, with the line to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the points of searches are evaluated: the one line that a program of Hyperopt may add."""
+"""The workers of searches: the one line that a program of Hyperopt may add."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def workers(
     """Say where all searches of this process from now on evaluate their points.
 
     Args:
-        parallelism: how many points are evaluated at a time; None: one for each slot of the cluster, or core of this
-            machine. ``SparkTrials(parallelism=...)`` counts before it.
+        parallelism: how many points are evaluated at a time. None means one for each slot of the cluster, or core of
+            this machine. ``SparkTrials(parallelism=...)`` counts before it.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
             ``"inline"``, or a launcher, as of ``asyncsearch.Study``; ``"threads"``: threads of this process, for an
             objective that needs what cannot be sent, such as a session of Spark.
         store: folder or URL for journals and logs, with which a program whose driver was killed goes on by the same
-            line; None: a new folder in ``studies``.
+            line. None means a new folder in ``studies``.
         display: ``"none"``, since Hyperopt has a progress bar, ``"auto"``, ``"notebook"`` or ``"plain"``.
         logs: whether to show the lines that objectives print.
         retries_lost: whether the point of a lost worker, which fails, is evaluated once more.
@@ -49,5 +49,5 @@ def workers(
 
 
 def present() -> Workers:
-    """Return what was said last."""
+    """Return the workers that were chosen last."""
     return chosen_workers("hyperopt", Workers(display="none"))

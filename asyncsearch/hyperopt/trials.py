@@ -12,7 +12,7 @@ from asyncsearch.hyperopt.minimize import fmin
 
 
 class _OnWorkers:
-    """What both have in common."""
+    """The common part of both."""
 
     def fmin(self, fn: Any, space: Any, algo: Any = None, max_evals: Any = None, **options: Any) -> Any:
         """Minimize a function; see ``asyncsearch.hyperopt.fmin``."""
@@ -37,10 +37,10 @@ class SparkTrials(_OnWorkers, hyperopt.SparkTrials):  # type: ignore[misc]  # no
         """Begin without trials; a session is used once there is something to evaluate.
 
         Args:
-            parallelism: how many points are evaluated at a time; None: one for each slot of the cluster.
+            parallelism: how many points are evaluated at a time. None means one for each slot of the cluster.
             timeout: seconds after which running points are cancelled.
             loss_threshold: a loss below which the search ends.
-            spark_session: the session to use; None: the active one, else a new one.
+            spark_session: the session to use. None means the active one, else a new one.
             resource_profile: refused, since workers keep their slots.
 
         Raises:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from hyperopt.base import JOB_STATE_NEW
 
 from asyncsearch.events import Consulted
 from asyncsearch.hyperopt.facts import found_in
-from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.journal.opening import read_records
+from asyncsearch.programs.same_line import numbered_folders
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
 
@@ -24,7 +24,7 @@ class TrialsRuns:
         """Find the folder; nothing is written.
 
         Args:
-            store: folder of all trials of the program; None: a new one in ``studies`` at the first run.
+            store: folder of all trials of the program. None means a new one in ``studies`` at the first run.
         """
         self.draws = 0
         """How many seeds algo got in earlier processes, which are not drawn once more."""
@@ -39,11 +39,11 @@ class TrialsRuns:
         if not self._base:
             default = DefaultFolder(label)
             self._base = str(default.claim(default.choose()))
-        return f"{self._base}/{sum(1 for _ in self._folders()) + 1}"
+        return f"{self._base}/{sum(1 for _ in numbered_folders(self._base)) + 1}"
 
     def load(self, trials: Any) -> list[str]:
         """Give trials what earlier processes have found; return sentences on it."""
-        facts = [event for folder in self._folders() for event in _facts_of(folder)] if self._base else []
+        facts = [event for folder in numbered_folders(self._base) for event in _facts_of(folder)] if self._base else []
         if not facts:
             return []
         found = found_in(facts)
@@ -64,12 +64,6 @@ class TrialsRuns:
         self.draws = found.draws
         words = f"{added} points of an earlier process are taken from {self._base}, so max_evals= counts them"
         return [f"{words}; for a search from the beginning, give hyperopt.workers another store=."] if added else []
-
-    def _folders(self) -> Iterator[str]:
-        number = 1
-        while read_study_file(open_store(f"{self._base}/{number}")) is not None:
-            yield f"{self._base}/{number}"
-            number += 1
 
 
 def _facts_of(folder: str) -> list[Consulted]:

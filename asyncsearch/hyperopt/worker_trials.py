@@ -175,7 +175,7 @@ class _Attachments:
 
 
 class WorkerCtrl(hyperopt.Ctrl):  # type: ignore[misc]  # not typed here
-    """What ``pass_expr_memo_ctrl`` gives an objective."""
+    """The object that ``pass_expr_memo_ctrl`` gives an objective."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         super().__init__(WorkerTrials(document["exp_key"]), document)

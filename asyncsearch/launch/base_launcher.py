@@ -238,7 +238,7 @@ class Launcher(abc.ABC):
         return False
 
     def tasks_note(self) -> bytes:
-        """Return what another process needs to end the tasks of this run, if this one dies; empty if it need not.
+        """Return a note by which another process ends the tasks of this run, if this one dies; empty if it need not.
 
         It holds no secrets. Called after ``check``.
         """
@@ -256,7 +256,7 @@ class Launcher(abc.ABC):
         return False
 
     def remote_tasks(self) -> RemoteTasks:
-        """Return what runs the driver as a task. Called if ``check`` has found ``is_remote``, or before ``check``."""
+        """Return the tasks that run the driver. Called if ``check`` has found ``is_remote``, or before ``check``."""
         raise NotImplementedError(f"{type(self).__name__} runs no driver")
 
     def wake(self) -> None:

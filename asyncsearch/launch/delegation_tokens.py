@@ -25,7 +25,7 @@ class TokenRenewal:
     def __init__(
         self, launcher: Launcher, url: str, grant: Callable[[bytes], None], warn: Callable[[str], None]
     ) -> None:
-        """Make it, without asking yet.
+        """Prepare a renewal; nothing is asked yet.
 
         Args:
             url: of the store.

@@ -1,4 +1,4 @@
-"""What this machine gives to processes: cores, GPUs, and descriptors, which may be scarce.
+"""The resources that this machine gives to processes: cores, GPUs, and descriptors, which may be scarce.
 
 A run that needs too many descriptors is refused; a launch that fails for want of them is tried again.
 """

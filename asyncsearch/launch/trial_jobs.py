@@ -48,7 +48,7 @@ class TrialJobs:
         return ""
 
     def note(self) -> bytes:
-        """Return what another process needs to end the jobs of all trainings of this one, if this one dies.
+        """Return a note by which another process ends the jobs of all trainings of this one, if this one dies.
 
         It holds no secrets; empty if those end with this process.
         """

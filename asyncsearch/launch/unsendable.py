@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from asyncsearch.errors import in_a_line
 from asyncsearch.launch.module_plan import type_name
 from asyncsearch.launch.own_modules import OwnModules
 from asyncsearch.launch.reach import parts
@@ -116,14 +117,14 @@ def _name(trainable: object) -> str:
 def not_picklable(trainable: object, found: Culprit | None, failure: Exception) -> str:
     """Return why a trainable cannot be pickled."""
     if found is None:
-        return f"{_name(trainable)} cannot be sent to workers: {_in_short(failure)}. {_ADVICE}."
+        return f"{_name(trainable)} cannot be sent to workers: {in_a_line(failure)}. {_ADVICE}."
     path = ", in it ".join(found.path)
     if isinstance(found.error, UnsendableError):
         words = found.error.words.format(name=_short_name(found.path[-1]))
         return f"{_name(trainable)} cannot be sent to workers: {path} is {words}."
     return (
         f"{_name(trainable)} cannot be sent to workers: {path} is of type {type_name(found.value)}, which cannot be "
-        f"pickled ({_in_short(found.error)}). {_ADVICE}."
+        f"pickled ({in_a_line(found.error)}). {_ADVICE}."
     )
 
 
@@ -172,7 +173,3 @@ def _largest(trainable: object, own: OwnModules) -> str:
         for size, path in _sizes(trainable, own)[:_SHOWN]
         if size >= _MB
     )
-
-
-def _in_short(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")

@@ -124,7 +124,7 @@ def _begun(environment: Mapping[str, str]) -> WorkerTemplate:
 
 
 def _inherited() -> tuple[object, ...]:
-    """Return what a child inherits besides its environment, as far as it changes in the life of a process."""
+    """Return the state that a child inherits besides its environment, as far as a process changes it in its life."""
     import resource
 
     limits = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]

@@ -23,7 +23,7 @@ _NONE = "None"
 
 
 class AblationStudy:
-    """What is left out: features of the data, layers of a Keras model, and models of the program's own instead.
+    """The parts to leave out: features of the data, layers of a Keras model, and models of the program's own instead.
 
     Example::
 
@@ -171,14 +171,14 @@ class AblationModel:
 
 
 class AblatedParts(NamedTuple):
-    """What a trial lacks, in Maggy's words."""
+    """The parts that a trial lacks, in Maggy's words."""
 
     ablated_feature: str
     ablated_layer: str
 
 
 def parts_of(params: Params) -> AblatedParts:
-    """Return what a trial with these parameters lacks."""
+    """Return the parts that a trial with these parameters lacks."""
     component = next(iter(Ablated.of(params.get(PARAMETER)).components), None)
     if component is None:
         return AblatedParts(_NONE, _NONE)

@@ -10,7 +10,7 @@ from asyncsearch.maggy.searchspace import Searchspace
 
 
 class LagomConfig:
-    """What all configurations have.
+    """The common part of all configurations.
 
     Args:
         name: of the experiment, and of its folder.

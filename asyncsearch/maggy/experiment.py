@@ -146,7 +146,7 @@ def _run(function: Any, config: configs.LagomConfig) -> dict[str, Any]:
 def _searched(
     function: Callable[..., Any], config: configs.LagomConfig, direction: str, key: str, given: dict[str, Any]
 ) -> tuple[Plan, Scheduler, LagomFunction]:
-    """Return what is searched, who stops trials, and the function as it is sent."""
+    """Return the plan, the scheduler that stops trials, and the function as it is sent."""
     hb_interval = float(config.hb_interval)
     if isinstance(config, configs.AblationConfig):
         searcher = searcher_of_study(config.ablation_study, config.ablator)

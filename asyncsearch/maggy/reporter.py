@@ -33,7 +33,7 @@ class ReturnTypeError(UsageError, TypeError):
 
 
 class Reporter:
-    """What Maggy gives a function that takes ``reporter``."""
+    """The object that Maggy gives a function that takes ``reporter``."""
 
     def __init__(self, trial: TrialContext, hb_interval: float) -> None:
         self.trial_id = trial.name
@@ -48,7 +48,7 @@ class Reporter:
 
         Args:
             metric: a number.
-            step: a number that never goes down, such as the epoch; None: one more than before.
+            step: a number that never goes down, such as the epoch. None means one more than before.
 
         Raises:
             BroadcastError: one of the two is no number, or the step went back.
@@ -172,7 +172,7 @@ def require_arguments(function: Any, params: tuple[str, ...], given: tuple[str, 
 
 
 def result_of(returned: Any, key: str, name: str) -> dict[str, Any]:
-    """Return what a function returned as metrics: its result under the key, and the other numbers of a dictionary.
+    """Return the result of a function as metrics: its result under the key, and the other numbers of a dictionary.
 
     Raises:
         ReturnTypeError: there is no number that could be the result.

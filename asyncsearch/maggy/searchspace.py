@@ -93,7 +93,7 @@ class Searchspace:
         ]
 
     def to_space(self) -> Space:
-        """Return it as a space of asyncsearch.
+        """Return the same space as one of asyncsearch.
 
         Raises:
             UsageError: it is empty.

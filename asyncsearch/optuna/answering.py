@@ -86,12 +86,12 @@ class StudyAnswerer:
 
     @property
     def error(self) -> BaseException | None:
-        """What ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
+        """The error that ``optimize`` raises: the exception of a trial that nothing catches, or of a callback."""
         return self._ends.error
 
     @property
     def n_trials(self) -> int | None:
-        """How many trials are to begin. None: until something else ends them."""
+        """How many trials are to begin. None means until something else ends them."""
         return self._options.n_trials
 
     @property
@@ -218,7 +218,7 @@ class StudyAnswerer:
         return self._beginning(lease, order)._replace(facts=facts)
 
     def _beginning(self, lease: Lease, order: int) -> Response:
-        """Return what a trial gets at its beginning; ``order``: the last one that its process was told."""
+        """Return the answer to the beginning of a trial; ``order``: the last one that its process was told."""
         frozen, ahead = self._given[lease.number]
         names = None if ahead.order.number == order else [*ahead.order.names]
         if not self._is_scheduled:

@@ -26,7 +26,7 @@ class Beginnings:
         self._orders[lease.worker, lease.epoch] = order
 
     def questions(self, actions: Sequence[AnyAction]) -> Iterator[tuple[TrialId, Lease, bytes]]:
-        """Yield what the trials that are assigned would ask, with their leases."""
+        """Yield the questions that assigned trials would ask, with their leases."""
         for action in actions:
             if isinstance(action, Assign):
                 lease = action.work.lease

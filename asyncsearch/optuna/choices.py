@@ -57,7 +57,7 @@ def _order(given: CategoricalDistribution, known: CategoricalDistribution) -> li
 
 
 def _name(choice: Any) -> object:
-    """Return what two processes agree on: a plain value itself, the name of a function or class, else the pickle."""
+    """Return a key that is the same in two processes: a plain value, the name of a function or class, else a pickle."""
     if choice is None or isinstance(choice, bool | int | float | str):
         return type(choice), repr(choice)
     name = getattr(choice, "__qualname__", None)

@@ -57,7 +57,7 @@ for _name in _WRITES:
 
 
 def copy_of(study: Study) -> tuple[Callable[..., Study], tuple[Any, ...]]:
-    """Return what makes the copy, for ``__reduce__``."""
+    """Return the function that makes the copy, and its arguments, for ``__reduce__``."""
     attributes = study.user_attrs, dict(study._storage.get_study_system_attrs(study._study_id))
     return _made, (study.study_name, study.directions, study.get_trials(deepcopy=False), *attributes)
 

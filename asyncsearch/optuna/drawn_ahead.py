@@ -23,7 +23,7 @@ Drawn = tuple[str, BaseDistribution, float]
 
 
 class AskedOrder(NamedTuple):
-    """What trials ask for, in their order."""
+    """The names for which trials ask, in their order."""
 
     number: int = 0
     """Differs from that of each other order of this process, whose workers may serve several calls of ``optimize``."""
@@ -161,7 +161,7 @@ class DrawnAhead:
         return [one for one in [*found, *together] if one[0] not in trial._cached_frozen_trial.distributions]
 
     def asked(self, trial: Any) -> None:
-        """Note what a trial that has ended asked for."""
+        """Note the names for which a trial that has ended asked."""
         self.drop(trial)
         names = tuple(trial._cached_frozen_trial.distributions.items())
         if names != self._order.names:

@@ -1,4 +1,4 @@
-"""What the journal keeps of a study of Optuna, and the trials that it tells.
+"""The facts of a study of Optuna in the journal, and the trials that they tell.
 
 Each fact is one JSON object of one trial, in the order in which it came: ``begun``, ``suggested``, ``used``,
 ``reported``, ``judged``, ``resumed``, ``user_attr``, ``system_attr``, ``ended``; or ``several`` of them that came

@@ -52,7 +52,7 @@ class KeptRun(EndlessRun):
     def __init__(self, key: tuple[Any, ...], parallelism: int | None, kept_s: float) -> None:
         super().__init__(key, parallelism, kept_s)
         self.inbox: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        """What the calling thread is to do; None: to look."""
+        """What the calling thread is to do. None means to look."""
         self._lock = threading.RLock()
         self._present: StudyAnswerer | None = None
         self.beginnings = Beginnings()

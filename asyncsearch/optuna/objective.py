@@ -39,7 +39,7 @@ class Objective:
         Args:
             function: the program's own.
             study: is a ``WorkerStudy`` once it is unpickled.
-            pauses: whether a scheduler judges the reports, and pauses trials; None: none judges them.
+            pauses: whether a scheduler judges the reports, and pauses trials. None if none judges them.
         """
         self.function, self._study, self._pauses = function, study, pauses
         self._home = here()

@@ -1,4 +1,4 @@
-"""What an objective has returned or raised, on its way from the worker to the study."""
+"""The result or the exception of an objective, on its way from the worker to the study."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ObjectiveEnd(NamedTuple):
     """The end of a trial, as its worker saw it."""
 
     state: str | None
-    """PRUNED or FAIL, if the objective raised. None: the study decides by the values."""
+    """PRUNED or FAIL, if the objective raised. None if the study decides by the values."""
     numbers: tuple[float | str, ...] | None = None
     """The returned values: each a number, or in words if it is none. None if it returned None, or raised."""
     is_one: bool = True

@@ -199,7 +199,7 @@ def _search(
     earlier: OpenRun | None,
     display: Display,
 ) -> searches.Study:
-    """Return the search that runs the objective; ``packed``: as it is sent. None: it is not."""
+    """Return the search that runs the objective; ``packed``: as it is sent. None if it is not."""
     search = searches.Study(
         objective,
         space=Space.open(),

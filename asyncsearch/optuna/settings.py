@@ -1,4 +1,4 @@
-"""Where the trials of studies run: the one line that a program of Optuna may add."""
+"""The workers of studies: the one line that a program of Optuna may add."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def workers(
     """Say where the trials of all studies of this process run from now on.
 
     Args:
-        parallelism: how many trials run at a time; None: one for each slot of the cluster, or core of this machine.
+        parallelism: how many trials run at a time. None means one for each slot of the cluster, or core of this
+            machine.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
             ``"inline"``, or a launcher, as of ``asyncsearch.Study``; ``"threads"``: threads of this process, by
             Optuna's own ``optimize``, for an objective that needs what cannot be sent, such as a session of Spark.
-        store: folder or URL for journals and logs; None: a new folder in ``studies``.
+        store: folder or URL for journals and logs. None means a new folder in ``studies``.
         display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
         logs: whether to show the lines that trials print.
         retries_lost: whether the trial of a lost worker, which fails, is run once more with the same parameters.
@@ -47,5 +48,5 @@ def workers(
 
 
 def present() -> Workers:
-    """Return what was said last."""
+    """Return the workers that were chosen last."""
     return chosen_workers("optuna")

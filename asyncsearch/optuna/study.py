@@ -45,7 +45,7 @@ class OptunaStudy(optuna.study.Study):  # type: ignore[misc]  # not typed here
 
         Args:
             func: the objective, which is called on the workers with a trial.
-            n_trials: how many more trials; None: until ``timeout``, ``study.stop()`` or an interrupt.
+            n_trials: how many more trials. None means until ``timeout``, ``study.stop()`` or an interrupt.
             timeout: seconds after which no further trial begins; those that run come to their ends.
             n_jobs: how many trials run at a time; None or -1: one for each worker, see ``asyncsearch.optuna.workers``.
             catch: exceptions of the objective after which the study goes on.

@@ -21,6 +21,7 @@ from asyncsearch.files.paths import plain_part
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
 from asyncsearch.optuna.facts import facts_in, give_attributes, trials_of
+from asyncsearch.programs.same_line import numbered_folders
 from asyncsearch.store import open_store
 from asyncsearch.study.kept.default_store import DefaultFolder
 from asyncsearch.trial import UNWANTED
@@ -31,7 +32,7 @@ _UNNAMED = "no-name-"
 
 
 class EarlierRun(NamedTuple):
-    """What the journal of a run tells."""
+    """An earlier run, as its journal tells it."""
 
     folder: str
     file: StudyFile
@@ -120,7 +121,7 @@ class StudyRuns:
 
         Args:
             study: whose runs they are.
-            store: folder of all studies of the program; None: a new one in ``studies`` at the first run.
+            store: folder of all studies of the program. None means a new one in ``studies`` at the first run.
             goes_on: whether an existing folder of the study's name in ``studies`` is taken.
         """
         self.left: int | None = None
@@ -145,7 +146,7 @@ class StudyRuns:
         if not self._base:
             default = DefaultFolder(self._name or label)
             self._base = str(default.claim(default.choose()))
-        return f"{self._base}/{sum(1 for _ in self._folders()) + 1}"
+        return f"{self._base}/{sum(1 for _ in numbered_folders(self._base)) + 1}"
 
     def trials_left(self, asked: int | None) -> int | None:
         """Return how many trials an ``optimize`` runs: the same as before a kill has those that were left."""
@@ -168,7 +169,7 @@ class StudyRuns:
         Raises:
             UsageError: they came to their end, and ``may_add`` is false: whoever runs a program again must say so.
         """
-        runs = [self._read(folder) for folder in self._folders()] if self._base else []
+        runs = [self._read(folder) for folder in numbered_folders(self._base)] if self._base else []
         if not runs:
             return
         last, ended = runs[-1], runs[-1].ended
@@ -194,12 +195,6 @@ class StudyRuns:
             self._open = _open_run(study, last, ids)
         if last.is_cut_off:
             self.left, self._asked = max(0, last.asked - ended), last.asked
-
-    def _folders(self) -> Iterator[str]:
-        number = 1
-        while read_study_file(open_store(f"{self._base}/{number}")) is not None:
-            yield f"{self._base}/{number}"
-            number += 1
 
     def _read(self, folder: str) -> EarlierRun:
         facts: list[Consulted] = []

@@ -35,7 +35,7 @@ class TrialAnswers:
         """What was said to have been changed on workers."""
 
     def suggest(self, trial: Trial, name: str, distribution: BaseDistribution) -> tuple[Any, Fact]:
-        """Return what the worker needs to know the value, and all values that were drawn together with it."""
+        """Return the answer by which the worker knows the value, and all values that were drawn together with it."""
         knew_relative = trial._relative_params is not None
         self._ahead.drop(trial)
         self._ahead.note_draw()

@@ -192,7 +192,7 @@ class TrialEnds:
 
 
 def _callback_of(storage: Any) -> TrialCallback | None:
-    """Return what a storage calls for a trial that is lost, under the name that its version has for it."""
+    """Return the callback of a storage for a trial that is lost, under the name that its version has for it."""
     for name in ("get_heartbeat_stale_trial_callback", "get_failed_trial_callback"):
         if hasattr(storage, name):
             found: TrialCallback | None = getattr(storage, name)()

@@ -1,4 +1,4 @@
-"""What people write who know other libraries, and the line that does it here; no other module knows their names.
+"""The words of people who know other libraries, and the line that does it here; no other module knows their names.
 
     names.py        arguments and attributes, by the function, class or object that is given them: the table
     algorithms.py   schedulers and searchers        domains.py     domains of a space

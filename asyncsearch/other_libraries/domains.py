@@ -184,7 +184,7 @@ def _hyperopt_choice(value: Any) -> MeantDomain:
 
 
 def _hyperopt_value(node: Any) -> Any:
-    """Return what a node of an option stands for: a value, or a group of values and of domains."""
+    """Return the meaning of an option's node: a value, or a group of values and of domains."""
     if hasattr(node, "obj"):
         return node.obj
     if node.name == "dict":

@@ -156,7 +156,7 @@ class Member:
     taken: int = 0
     """Steps that it has made in packs."""
     precision: str | None = None
-    """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``; None: in the type of its weights."""
+    """``float16`` or ``bfloat16``: its loss is computed under ``torch.autocast``. None for its weights' type."""
     scaler: Any = None
     """A ``torch.amp.GradScaler``; None if its loss is not scaled. While it is in a pack, its state is in the pack."""
     must_match: Mapping[str, Any] = field(default_factory=dict)

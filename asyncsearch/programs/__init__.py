@@ -1,4 +1,4 @@
-"""What the programs of other libraries have in common when their objectives run on workers.
+"""The common part of the programs of other libraries when their objectives run on workers.
 
 Each library has a room of its own above this one; none of them is known here.
 """

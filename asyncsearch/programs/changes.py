@@ -1,4 +1,4 @@
-"""What an objective changes in its worker that its program may read on the driver later: there it is not changed.
+"""The values that an objective changes in its worker and its program reads on the driver: there they are not changed.
 
 Globals, variables of the functions around it and attributes are compared before and after a worker's first trial, as
 far as they are plain values and small containers; files, in the working folder, where that is not the driver's.
@@ -69,7 +69,7 @@ def _digests(function: Any) -> dict[str, bytes]:
 
 
 def _digest(value: Any) -> bytes | None:
-    """Return what tells whether a value has changed. None if it is not compared."""
+    """Return a digest that differs once a value has changed. None if the value is not compared."""
     if not isinstance(value, (*_PLAIN, *_CONTAINERS)) or (isinstance(value, _CONTAINERS) and len(value) > _MOST):
         return None
     try:

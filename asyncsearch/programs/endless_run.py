@@ -43,7 +43,7 @@ class EndlessRun(abc.ABC):
 
         Args:
             key: what its workers have got, to know whether they suit a further call; first whose they are.
-            parallelism: how many workers it has; None: one for each slot of the cluster.
+            parallelism: how many workers it has. None means one for each slot of the cluster.
             kept_s: how long they wait for a further call.
         """
         self.key, self.parallelism, self.kept_s = key, parallelism, kept_s
@@ -156,7 +156,7 @@ class _Relay(Display):
 
 
 def key_of(owner: object, packed: Bundle, parallelism: int | None) -> tuple[Any, ...]:
-    """Return what workers have got when they start; where anything of it has changed, others are needed.
+    """Return all that workers have when they start; where any of it has changed, other workers are needed.
 
     What else a program says of its workers lets go those that wait: ``programs.workers``.
     """

@@ -1,4 +1,4 @@
-"""What an objective has raised, on its way from the worker to the program."""
+"""The exception of an objective, on its way from the worker to the program."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ class Raised(NamedTuple):
         return error
 
 
-def raised_by(error: BaseException, *, outer_frames: int = 1) -> Raised:
-    """Return an exception in a form that can be sent, without the first frames of its traceback, which are ours."""
-    frames = error.__traceback__
-    for _ in range(outer_frames):
-        frames = frames and frames.tb_next
+def raised_by(error: BaseException) -> Raised:
+    """Return an exception in a form that can be sent, without the first frame of its traceback, which is ours."""
+    frames = error.__traceback__ and error.__traceback__.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     return Raised(str(type(error)), str(error), text, error if travels(error) else None)
 

@@ -7,7 +7,7 @@ call, finds that journal by the search's name, and goes on there instead of begi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,7 +24,7 @@ from asyncsearch.study.study import Study
 
 
 class SearchFolder(NamedTuple):
-    """Where a search lies."""
+    """The folder of a search."""
 
     path: str
     goes_on: bool
@@ -44,7 +44,7 @@ class SearchFolders:
         Args:
             label: the name.
             store: folder of all searches of the program: the n-th one of a name has its own there, and goes on if it
-                is there. None: in ``studies``, a new folder, unless the last one holds the same search, cut off.
+                is there. None means in ``studies``, a new folder, unless the last one holds the same search, cut off.
             function: what the program trains with. A folder that it has not named goes on with the same source alone:
                 two lambdas have one name, and what an edited function finds is not to be mixed with what it found.
             is_same: whether a study is the one that the program describes now.
@@ -86,6 +86,14 @@ def outlives_failures(search: Study) -> None:
     search.config = msgspec.structs.replace(search.config, ends_on_failures=False)
     runnable = search._described("run")
     runnable.definition = msgspec.structs.replace(runnable.definition, config=search.config)
+
+
+def numbered_folders(base: str) -> Iterator[str]:
+    """Yield the folders below a base, ``1``, ``2`` and so on, that hold a study, up to the first that holds none."""
+    number = 1
+    while read_study_file(open_store(f"{base}/{number}")) is not None:
+        yield f"{base}/{number}"
+        number += 1
 
 
 def is_cut_off(path: str | Path) -> bool:

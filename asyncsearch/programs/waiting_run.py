@@ -51,7 +51,7 @@ def taken(key: tuple[Any, ...], number: int | None) -> EndlessRun | None:
 
     Args:
         key: what its workers must have got.
-        number: of workers that are needed; None: as many as the cluster turns out to have.
+        number: of workers that are needed. None means as many as the cluster turns out to have.
     """
     for run in _all_taken():
         if run.suits(key, number):

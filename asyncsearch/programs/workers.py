@@ -1,4 +1,4 @@
-"""Where the trials of another library's programs run: the one line that a program may add."""
+"""The workers of another library's programs: the one line that a program may add."""
 
 from __future__ import annotations
 

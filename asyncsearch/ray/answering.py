@@ -218,7 +218,7 @@ class ProgramAnswerer:
         return with_changes(self._param_space.config(fact["params"]), fact["changed"])
 
     def _replay(self, record: Record) -> None:
-        """Take what an earlier run has decided."""
+        """Take the decisions of an earlier run."""
         for action in record.actions:
             if isinstance(action, CreateTrial):
                 self._params[action.trial] = action.params

@@ -20,8 +20,8 @@ def base_folder(name: str | None, place: object, label: str) -> str:
     """Return the folder of a search.
 
     Args:
-        name: what the program calls it. None: its trainable and the time.
-        place: ``storage_path``. None: ``studies``.
+        name: what the program calls it. None means its trainable and the time.
+        place: ``storage_path``. None means ``studies``.
         label: the name of its trainable.
     """
     root = _HOME if place is None else os.fspath(place) if isinstance(place, os.PathLike) else str(place)

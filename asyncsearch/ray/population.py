@@ -180,7 +180,7 @@ class TrialPopulation:
         return time >= self._rules.burn_in_period and time - self.members[trial].since >= interval
 
     def compare(self, trial: int, time: float, value: float, checkpoint: tuple[int, int] | None) -> Exploit | None:
-        """Take the result of a trial that is due, and return what it goes on from. None: it goes on as it is."""
+        """Take the result of a trial that is due, and return what it goes on from. None if it goes on as it is."""
         member = self.members[trial]
         score = self._sign * value if math.isfinite(value) else -math.inf
         member.comparisons.append(PastComparison(time, score, checkpoint or member.checkpoint, member.config))

@@ -1,4 +1,4 @@
-"""What a program's request comes to: the parts of a study, checked before anything starts."""
+"""The parts of a study that a program's request comes to, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class ProgramSearch:
         return given
 
     def _metric_and_mode(self) -> tuple[str | None, str]:
-        """Return what the program compares by, from any of its places."""
+        """Return the metric and mode of the program, from any of its places."""
         places = {
             "TuneConfig": self.request.tune,
             type(self.scheduler).__name__: self.scheduler,
@@ -191,7 +191,7 @@ class ProgramSearch:
 
     @property
     def parallelism(self) -> int | None:
-        """How many trials run at a time. None: as many as there are slots."""
+        """How many trials run at a time. None means as many as there are slots."""
         choice = present()
         most = [one for one in (choice.parallelism, self.limit) if one is not None]
         cpus, there = cpus_of(self.resources), asked_cpus()
@@ -201,7 +201,7 @@ class ProgramSearch:
         return min(most) if most else None
 
     def settings(self, folder: str, name: str) -> TrialSettings:
-        """Return what the trials need to know."""
+        """Return the settings that the trials need."""
         checkpoints, stop = self.request.checkpoints, self.request.run.stop
         is_population = isinstance(self.scheduler, PopulationBasedTraining)
         return TrialSettings(

@@ -44,9 +44,9 @@ class Variants(Searcher):
     param_space: ParamSpace
     settings: TrialSettings
     learner: Searcher | None = None
-    """Proposes the domains that have a counterpart of ours; the rest is drawn beside them. None: all are drawn."""
+    """Proposes the domains that have a counterpart of ours; the rest is drawn beside them. None if all are drawn."""
     program: bytes = field(default=b"", compare=False, repr=False)
-    """What the program has asked for, pickled, by which ``Tuner.restore`` goes on. Empty: it cannot be pickled."""
+    """What the program has asked for, pickled, by which ``Tuner.restore`` goes on. Empty if it cannot be pickled."""
 
     def begin(self, space: Space, seed: int) -> SearcherState:
         return self.begin_with(space, seed, ())

@@ -116,7 +116,7 @@ class RecordedTrial:
 
     @property
     def best_kept(self) -> list[KeptCheckpoint]:
-        """Those that the program wants to keep, the best one last: the newest one is there in any case."""
+        """The checkpoints that the program wants to keep, the best one last: the newest one is there in any case."""
         settings = getattr(getattr(self._study, "searcher", None), "settings", None)
         if settings is None:
             return self.kept

@@ -1,4 +1,4 @@
-"""What a program asks of a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run`` together."""
+"""The request of a program for a search: ``TuneConfig``, ``RunConfig`` and the arguments of ``tune.run`` together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CheckpointConfig:
 
 @dataclass
 class FailureConfig:
-    """What follows from a failed trial: it begins again up to ``max_failures`` times, -1: without end."""
+    """The answer to a failed trial: it begins again up to ``max_failures`` times, -1: without end."""
 
     max_failures: int = 0
     fail_fast: bool | str = False
@@ -44,7 +44,7 @@ class FailureConfig:
 
 @dataclass
 class SyncConfig:
-    """Where files go; here they go to the study's store, whatever it says."""
+    """The place of files; here they go to the study's store, whatever it says."""
 
     sync_period: int = 300
     sync_timeout: int = 1800
@@ -75,7 +75,7 @@ class RunConfig:
 
 @dataclass
 class TuneConfig:
-    """What is searched, how often, and by which metric."""
+    """The space of a search, its number of trials, and its metric."""
 
     mode: str | None = None
     metric: str | None = None
@@ -195,7 +195,7 @@ class SearchRequest:
         return sentences
 
     def packed(self, resources: Any) -> bytes:
-        """Return it as a pickle for ``Tuner.restore``, without the space, which the study has; empty if it has none."""
+        """Return a pickle for ``Tuner.restore``, without the space, which the study has; empty if there can be none."""
         try:
             return bytes(cloudpickle.dumps(replace(self, param_space=None, resources=resources, resume=False)))
         except Exception:  # whatever an object of the program raises: then its program alone goes on
@@ -203,7 +203,7 @@ class SearchRequest:
 
     @classmethod
     def unpacked(cls, data: bytes, param_space: Any) -> SearchRequest | None:
-        """Return what ``packed`` has kept. None if that is nothing, or cannot be read in this program."""
+        """Return the request that ``packed`` has kept. None if there is none, or cannot be read in this program."""
         try:
             return replace(cloudpickle.loads(data), param_space=param_space) if data else None
         except Exception:  # a class of the program's has gone, or raises anything
@@ -252,7 +252,7 @@ _WITHOUT_EFFECT = {
 
 
 def request_of_run(named: Mapping[str, Any]) -> tuple[SearchRequest, list[str]]:
-    """Return what the arguments of ``tune.run`` ask for, and sentences on those without an effect.
+    """Return the request that the arguments of ``tune.run`` make, and sentences on those without an effect.
 
     Raises:
         UsageError: an argument is not known.

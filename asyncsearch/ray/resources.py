@@ -15,7 +15,7 @@ _SAME = "here each trial has the same: write with_resources(train, {'cpu': 2})."
 
 
 def resources_of(given: Any, trainable: Any, configs: Callable[[], Sequence[Any]]) -> Any:
-    """Return what each trial asks for, by the program or else by the class that is trained. None: nothing is said.
+    """Return the resources of each trial, by the program or else by the class that is trained. None if nothing is said.
 
     Args:
         given: a dictionary, bundles, or a function of a configuration.
@@ -55,7 +55,7 @@ def cpus_of(resources: Any) -> float:
 
 
 def gpus_of(resources: Any) -> float | None:
-    """Return how many GPUs a trial asks for. None: nothing is said."""
+    """Return how many GPUs a trial asks for. None if nothing is said."""
     found = _flat(resources) or {}
     asked = next((found[name] for name in _GPUS if found.get(name)), None)
     return None if asked is None else float(asked)

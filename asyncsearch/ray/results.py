@@ -1,4 +1,4 @@
-"""What a program reads after its search: ``ResultGrid`` of ``fit``, and ``ExperimentAnalysis`` of ``tune.run``."""
+"""The results for a program after its search: ``ResultGrid`` of ``fit``, and ``ExperimentAnalysis`` of ``tune.run``."""
 
 from __future__ import annotations
 

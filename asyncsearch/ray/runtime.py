@@ -16,7 +16,7 @@ _state = {"is_initialized": False}
 
 
 class ObjectRef:
-    """What ``put`` returns: it has the object with it, so that it is read on any worker."""
+    """The reference that ``put`` returns: it has the object with it, so that it is read on any worker."""
 
     def __init__(self, data: bytes, number: str) -> None:
         self._data, self._number = data, number
@@ -56,7 +56,7 @@ def shutdown(_exiting_interpreter: bool = False) -> None:
 
 
 def asked_cpus() -> float | None:
-    """Return how many cores of this machine ``init`` has named. None: it did not."""
+    """Return how many cores of this machine ``init`` has named. None if it did not."""
     return _cpus[0] if _cpus else None
 
 

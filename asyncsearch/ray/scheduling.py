@@ -17,7 +17,7 @@ from asyncsearch.schedulers.fifo import FIFO
 
 @dataclass(kw_only=True)
 class TuneScheduler:
-    """What a program names: Ray's arguments, of which ``rule`` makes ours."""
+    """A scheduler as a program names it: Ray's arguments, of which ``rule`` makes ours."""
 
     # In Ray's order, which those that are derived keep: programs give them by their places.
     time_attr: str = ITERATION
@@ -41,7 +41,7 @@ class TuneScheduler:
 
     @property
     def end(self) -> float | None:
-        """Where a trial is complete, in ``time_attr``. None: where its function returns."""
+        """Where a trial is complete, in ``time_attr``. None means where its function returns."""
         most: float | None = getattr(self, "max_t", None)
         return most
 

@@ -154,7 +154,7 @@ class BoundStopper(Stopper):
 
 
 def stopper_of(stop: Any) -> Stopper | None:
-    """Return what ``stop=`` asks on the driver. None: nothing, or bounds that the trials themselves compare.
+    """Return the stopper of ``stop=`` on the driver. None if there is none, or bounds that trials themselves compare.
 
     Raises:
         UsageError: it is nothing of these.

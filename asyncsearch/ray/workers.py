@@ -1,4 +1,4 @@
-"""Where the trials of a program of Ray Tune run: the one line that it may add."""
+"""The workers of a program of Ray Tune: the one line that it may add."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def workers(
     """Say where the trials of all searches of this process run from now on.
 
     Args:
-        parallelism: how many trials run at a time; None: one for each slot of the cluster, or core of this machine,
-            as far as the resources of a trial allow.
+        parallelism: how many trials run at a time. None means one for each slot of the cluster, or core of this
+            machine, as far as the resources of a trial allow.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
             ``"inline"``, or a launcher, as of ``asyncsearch.Study``.
-        store: folder or URL of searches whose program names no ``storage_path``; None: ``studies``.
+        store: folder or URL of searches whose program names no ``storage_path``. None means ``studies``.
         display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
         logs: whether to show the lines that trials print.
 
@@ -36,5 +36,5 @@ def workers(
 
 
 def present() -> Workers:
-    """Return what was said last."""
+    """Return the workers that were chosen last."""
     return chosen_workers("ray")

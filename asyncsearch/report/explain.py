@@ -69,7 +69,7 @@ def explain(
 
 
 def fact_words(event: Consulted) -> list[str]:
-    """Return what a trial was answered by another library's program, without its reports and what changed nothing."""
+    """Return the answers of another library's program to a trial, without its reports and what changed nothing."""
     several = event.facts.get("several", [event.facts])
     facts = [one for fact in several for one in (_each_suggested(fact) if "params" in fact else [fact])]
     kept = [fact for fact in facts if "reported" not in fact and fact.get("judged") is not False]

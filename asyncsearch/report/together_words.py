@@ -81,7 +81,7 @@ def beyond_quota(state: StudyState) -> str:
 
 
 def for_later(state: StudyState) -> str:
-    """Return what is kept for a later run with more trials, and how it is dropped; empty if nothing is."""
+    """Return the words for checkpoints that a later run with more trials needs, and how to drop them; empty if none."""
     kept = kept_for_later(state)
     known = [state.usage.sizes[checkpoint] for checkpoint in kept if checkpoint in state.usage.sizes]
     return kept_words(len(kept), sum(known), is_least=len(known) < len(kept))

@@ -1,4 +1,4 @@
-"""Who may attach: certificates and a token that live as long as one driver process.
+"""The right to attach: certificates and a token that live as long as one driver process.
 
 The driver's certificate is self-signed; workers trust it and nothing else, and expect the fixed name ``TARGET_NAME``
 instead of the host's, so any address that reaches the driver works. Workers have a certificate of their own, signed by

@@ -54,7 +54,7 @@ class Connection:
 
         Args:
             deliver: called with each message of the driver, in the connection's thread.
-            closed: called once, as the last action of the connection's thread, if it was ever attached. None: the
+            closed: called once, as the last action of the connection's thread, if it was ever attached. None means the
                 driver or this side ended it. DisconnectedError: not attached for ``reconnect_s``. Any other error: the
                 driver refused this worker, or ``deliver`` raised.
             reconnect_s: time limit for attaching, initially and after each break.

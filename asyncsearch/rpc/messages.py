@@ -196,7 +196,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where the driver can be reached: a firewall may hide the second place, or a flood fill the first."""
+        """The addresses of the driver: a firewall may hide the second place, or a flood fill the first."""
         if not self.spare_port:
             return (self.address,)
         return (self.address, f"{self.address.rpartition(':')[0]}:{self.spare_port}")

@@ -30,7 +30,7 @@ class Outbox(Generic[T]):
         """Start at number 1.
 
         Args:
-            limit: number of messages at which ``is_full`` becomes true; nothing is ever dropped. None: any number.
+            limit: number of messages at which ``is_full`` becomes true; nothing is ever dropped. None means any number.
             limit_bytes: of all of them together, likewise.
         """
         self._limit, self._limit_bytes = limit, limit_bytes

@@ -183,7 +183,7 @@ class AgentLink:
             return self._awaited_answer(number)
 
     def unasked_answer(self) -> bytes:
-        """Wait for what the driver says to the trial at its beginning, and return it.
+        """Wait for the driver's first word to the trial, and return it.
 
         Raises:
             TrialStopped: the trial is to stop.

@@ -74,7 +74,7 @@ class Channel(Generic[In, Out]):
         return list(self._messages())
 
     def receive(self) -> In | None:
-        """Wait for one message and return it; later ones stay buffered. None: the other end is gone."""
+        """Wait for one message and return it; later ones stay buffered. None if the other end is gone."""
         while True:
             for message in self._messages():
                 return message

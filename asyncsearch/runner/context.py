@@ -72,7 +72,7 @@ class SearchContext(TrialContext):
             place: where to make the folder of the trial. None for a temporary folder.
             metric: name of the study's metric, for messages.
             judged: the first resource at whose report it waits for what is decided, besides a pause. None if none.
-            copies: copies its last state, and writes it once the training has ended. None: it is saved before.
+            copies: copies its last state, and writes it once the training has ended. None if it is saved before.
         """
         self.has_reported = False
         """Whether this attempt has reported anything."""
@@ -214,7 +214,7 @@ class SearchContext(TrialContext):
         return getattr(self._link, "launch", None)
 
     def unasked_answer(self) -> bytes:
-        """Wait for what the driver says to the trial at its beginning, and return it; see ``ask``.
+        """Wait for the driver's first word to the trial, and return it; see ``ask``.
 
         Raises:
             TrialStopped: the trial is to stop.
@@ -268,7 +268,7 @@ class SearchContext(TrialContext):
         return self._waits.is_worth_it(at)
 
     def _await_verdict(self) -> None:
-        """Wait for what is decided by the last report, so that no unit is trained in vain and no pause is in vain."""
+        """Wait for the decision on the last report, so that no unit is trained in vain and no pause is in vain."""
         awaited, self._awaited = self._awaited, 0
         if not awaited:
             return
@@ -411,7 +411,7 @@ class SearchContext(TrialContext):
         return reason
 
     def _copy(self, save: SaveFunction) -> StateCopy | None:
-        """Return a copy of the state where the training ends with it. None: it is to be saved."""
+        """Return a copy of the state where the training ends with it. None if it is to be saved."""
         if self._copies is None or not self._timeline.is_save_needed(self._done):
             return None
         copy = self._copies.copy_of(save, self._link.stop_reason)

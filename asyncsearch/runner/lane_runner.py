@@ -10,7 +10,7 @@ import msgspec
 from asyncsearch.runner.agent_link import AgentLink, PackLinks, RunnerChannel
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packs.pack_timing import PackHistory
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, Join, PackFindings, ToRunner, Train, TrainPack
 from asyncsearch.runner.seal import Seal
@@ -80,7 +80,9 @@ class LaneRunner:
         self._begin(lanes)
         pack, guard, joining = self._contexts(lanes), self._interrupts, self._joined_contexts
         await_joiner = self._links.await_joiner
-        run_pack(trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs, await_joiner)
+        PackRun(
+            trainer_class, pack, guard, self._metric, self._tell, measured, joining, self._packs, await_joiner
+        ).run()
 
     def _begin(self, lanes: Sequence[Train]) -> None:
         self._left, self._links = len(lanes), PackLinks(self._seal)

@@ -30,7 +30,7 @@ class _Value:
 
 
 class _Turn:
-    """Who looks up and computes calls of one function with the same arguments."""
+    """The turn to look up and compute calls of one function with the same arguments."""
 
     def __init__(self) -> None:
         self.thread = 0

@@ -161,7 +161,7 @@ class ImportedModules(_Message, frozen=True, tag="imported"):
 
 
 class Answered(_Message, frozen=True, tag="answered"):
-    """What is decided of a trial by its awaited report was told before this."""
+    """All decisions on a trial by its awaited report were told before this."""
 
     resource: int
     lane: int = 0

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from asyncsearch.errors import in_a_line
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
 from asyncsearch.runner.channel import RunnerEnd, runner_end
@@ -146,12 +147,8 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
         send_by_value()
         return as_function(trainable)
     except BaseException as error:
-        text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
+        text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {in_a_line(error)}"
         return Ended(Outcome.FAILED, 0, text, kind_of(error))
-
-
-def _in_short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def main(control: int, lifeline: int, parent: int) -> None:

@@ -1,4 +1,4 @@
-"""What the process of a training does with its time: the seconds of each activity since its work began."""
+"""The time of the process of a training: the seconds of each activity since its work began."""
 
 from __future__ import annotations
 

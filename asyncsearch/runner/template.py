@@ -47,7 +47,7 @@ def main(descriptor: int, serve: Callable[[list[int], int], None] | None = None,
 
     Args:
         descriptor: of the socket.
-        serve: what a forked process does, with the descriptors of its request and this process's id. None: it is a
+        serve: what a forked process does, with the descriptors of its request and this process's id. None means it is a
             runner, or a further template.
         idle_s: how long to serve without a runner; None for ever.
     """

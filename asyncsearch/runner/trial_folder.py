@@ -28,7 +28,7 @@ MOST_NAME_BYTES = 900
 
 
 class FolderPlace(NamedTuple):
-    """Where a trial's folder is to be made, and how much it may hold."""
+    """The place where a trial's folder is to be made, and how much it may hold."""
 
     path: str = ""
     """Empty: in a temporary folder, which is removed with the trial."""

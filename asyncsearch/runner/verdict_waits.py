@@ -48,7 +48,7 @@ class VerdictWaits:
         return self._row <= _IN_A_ROW or self._unit_s >= _ROUND_TRIPS * self._waited_s
 
     def wait(self, link: Link, resource: int, *, is_end: bool) -> int | None:
-        """Wait for what is decided by a report; return where the trial is judged next. None: nowhere.
+        """Wait for the decision on a report; return where the trial is judged next. None means nowhere.
 
         Args:
             link: to the driver.

@@ -33,8 +33,8 @@ class ASHA(Scheduler):
     """Train many trials a little, and the best ⌊n/η⌋ of each rung η times as long.
 
     Args:
-        max_resource: Resource R at which a trial is complete; None: infinite horizon. Then the rungs go on without end,
-            and a trial is complete only when its function returns.
+        max_resource: Resource R at which a trial is complete. None means infinite horizon. Then the rungs go on without
+            end, and a trial is complete only when its function returns.
         min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...; without R they are counted from it:
             r, r·η, r·η², ...
         reduction_factor: η, an integer from 2. 3 is the default as in Hyperband, HpBandSter and Syne Tune: the integer
@@ -146,7 +146,7 @@ class PromotionState(SchedulerState):
         self._is_endless = is_endless
         self._progress = Progress()
         self._bracket = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
-        self._total: int | None = None  # the most trials that there will be in the present run; None: no bound
+        self._total: int | None = None  # the most trials that there will be in the present run. None means no bound
         self._finishers = 0  # trials that reached max_resource, or train towards it
 
     def first_target(self, trial: TrialId) -> int:

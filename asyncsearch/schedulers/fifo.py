@@ -16,7 +16,7 @@ class FIFO(Scheduler):
     """Train every trial to ``max_resource``, or until its function returns. Never pauses and never stops one.
 
     Args:
-        max_resource: Resource at which a trial is complete; None: when its function returns.
+        max_resource: Resource at which a trial is complete. None means when its function returns.
 
     Raises:
         ResourceError: ``max_resource`` is not a positive integer.

@@ -47,7 +47,7 @@ class AsynchronousHyperbandState(SchedulerState):
         self._next_number = allocation.next_bracket(self._counts)
         """Bracket of the trial that is created next."""
         self._total: int | None = None
-        """The most trials that there will be in the present run. None: no bound."""
+        """The most trials that there will be in the present run. None means no bound."""
         self._units = [0] * len(levels)
         """Units of training that each bracket was given: by new trials and by promotions."""
 

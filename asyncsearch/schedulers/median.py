@@ -32,7 +32,7 @@ class MedianStopping(Scheduler):
     """Stop a trial whose best value is worse than the median of the averages of the others. Never pauses one.
 
     Args:
-        max_resource: Resource at which a trial is complete; None: when its function returns.
+        max_resource: Resource at which a trial is complete. None means when its function returns.
         min_resource: A grace period: no trial is judged below it.
         min_trials: How many other trials must have reached a resource before a trial is judged there.
         interval: Trials are judged at ``min_resource`` and at every ``interval`` units after it; 1 is the paper's rule.

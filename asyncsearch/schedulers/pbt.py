@@ -37,10 +37,10 @@ class PBT(Scheduler):
     Args:
         max_resource: Resource R at which a trial is complete.
         perturbation_interval: Trials are compared each time they have trained this many units.
-        perturb: Dotted names of the parameters to change; None: all that can be changed. Parameters that shape the
+        perturb: Dotted names of the parameters to change. None means all that can be changed. Parameters that shape the
             weights (layers, widths) must stay: name the others then.
-        population: How many trials compete with each other; None: all that a run asks for, or all that the searcher
-            has. More trials form further populations.
+        population: How many trials compete with each other. None means all that a run asks for, or all that the
+            searcher has. More trials form further populations.
         quantile: Share of the population that is the worst, and that is the best; above 0, at most 0.5.
         resample_probability: Of drawing a new value instead of changing it a little, from 0 to 1.
         factors: Numbers are multiplied by one of these; the result is kept within the domain. Whole numbers and

@@ -33,7 +33,7 @@ class PBTState(SchedulerState):
         self._explorer = explorer
         self._seed = seed
         self._created = 0
-        self._total: int | None = None  # num_trials of the present run; None: no end
+        self._total: int | None = None  # num_trials of the present run. None means no end
         self._starts: list[int] = []  # first trial of each population
         self._populations: dict[int, Population] = {}  # by number; without those that are over
         self._ready: list[int] = []  # populations with a candidate, so that asking does not visit them all

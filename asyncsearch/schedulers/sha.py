@@ -35,8 +35,9 @@ class SHA(Scheduler):
         max_resource: Resource R at which a trial is complete.
         min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...
         reduction_factor: η, an integer from 2; 3 for the reason given at ``ASHA``.
-        bracket_size: How many trials compete with each other; None: all that a run asks for, or all that the searcher
-            has. A later run that asks for more opens a further bracket: a rung that was decided stays as it is.
+        bracket_size: How many trials compete with each other. None means all that a run asks for, or all that the
+            searcher has. A later run that asks for more opens a further bracket: a rung that was decided stays as it
+            is.
 
     Raises:
         ResourceError: values that are not positive integers, or that do not fit together.

@@ -53,7 +53,7 @@ class Ablation(Searcher):
     seeds: int | Iterable[int] = 5
     """How many seeds, from 0 on, or which; differences have an uncertainty from 2 on."""
     base: Mapping[str, Any] | None = None
-    """The configuration, such as ``study.best_params``; None: the constants of the space, and its initial point."""
+    """The configuration, such as ``study.best_params``. None means the space's constants and initial point."""
 
     def __post_init__(self) -> None:
         for name in ("features", "layers", "custom", "groups"):
@@ -73,7 +73,7 @@ class Ablation(Searcher):
         register(self.functions())
 
     def variants(self) -> list[Ablated]:
-        """Return what is left out, variant by variant: single components, groups, pairs; no two leave out the same.
+        """Return the variants by what each leaves out: single components, groups, pairs; no two leave out the same.
 
         Raises:
             UsageError: there is nothing to leave out, or a name is empty, unknown or given twice.

@@ -60,11 +60,11 @@ class OptunaSearch(Searcher):
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     """Arguments of the named sampler, except its seed."""
     min_observations: int | None = field(default=None, kw_only=True)
-    """How many trials must have a result at a resource for trials to be compared there, at least 1. None: 10, or the
-    option ``n_startup_trials`` if larger, and at least 3 more than there are parameters, as in BOHB."""
+    """How many trials must have a result at a resource for trials to be compared there, at least 1. None means 10, or
+    the option ``n_startup_trials`` if larger, and at least 3 more than there are parameters, as in BOHB."""
     max_batch: int | None = field(default=None, kw_only=True)
     """How many trials a worker may train together, at least 1, where a study packs: the later ones of a pack are
-    proposed without the results of the earlier ones. None: as many as ``pack=`` says."""
+    proposed without the results of the earlier ones. None means as many as ``pack=`` says."""
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) and self.sampler not in _NAMES:

@@ -182,7 +182,7 @@ def _named(value: Any) -> str:
 
 
 def written(sequence: Sequence) -> Any:
-    """Return what a user has written for a sequence: the object itself for one that has a name only."""
+    """Return the value that a user has written for a sequence: the object itself for one that has a name only."""
     return sequence.at(0) if isinstance(sequence, NamedObject) else sequence
 
 

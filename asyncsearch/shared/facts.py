@@ -100,7 +100,7 @@ class FactsFolder:
             self._files.store.create(name, b"")
 
     def begun(self, nodes: Iterable[NodeKey]) -> list[NodeKey]:
-        """Return those of some nodes that are marked; one small file is read where no node ever was."""
+        """Return the nodes that are marked, of some; one small file is read where no node ever was."""
         store = self._files.store
         if self._files.content(f"{self._name}/{_BEGUN}") is None:
             return []

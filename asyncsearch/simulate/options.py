@@ -62,7 +62,7 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From the death of a worker until the driver knows of it."""
     release_idle_s: float | None = None
     """From the moment in which a worker is without a use until it gives its slot back, as
-    ``WorkerOptions(release_idle=)`` says. None: it keeps the slot."""
+    ``WorkerOptions(release_idle=)`` says. None if it keeps the slot."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -121,7 +121,7 @@ class VirtualWorker(msgspec.Struct):
     """Seconds in which they have waited for verdicts."""
 
     def spent(self, now: float) -> Spent:
-        """Return what it has told of its work up to now: what was for nothing else was training."""
+        """Return the times that it has told up to now: the time for nothing else was training."""
         left = round(1000 * (now - self.began_s))
         found = []
         for seconds in (self.setup_s, self.load_s, self.saved_s, self.waited_s):

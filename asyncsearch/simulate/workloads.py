@@ -79,7 +79,7 @@ _MOST_UNITS = 2**63 - 1
 
 
 class Failure(NamedTuple):
-    """Where a trial fails, each time that it is tried."""
+    """The unit at which a trial fails, each time that it is tried."""
 
     units: int
     """Of training that it reports before."""

@@ -57,7 +57,7 @@ class Autoscale(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """What the workers of a training must tell each other, as its trainer knows."""
+    """The amount that the workers of a training must tell each other, as its trainer knows."""
 
     steps: int
     """Sums of gradients in a unit."""

@@ -53,7 +53,7 @@ class GangCounts(msgspec.Struct, frozen=True):
 
 
 def gang_of(workers_per_trial: int | Gang | None, autoscale: Autoscale | None = None) -> Gang | None:
-    """Return what ``Study(workers_per_trial=, autoscale=)`` asks for; None if each trial has one worker.
+    """Return the gang for which ``Study(workers_per_trial=, autoscale=)`` asks; None if each trial has one worker.
 
     Raises:
         UsageError: one is of another kind, or breaks its rule.

@@ -94,7 +94,7 @@ _PROBES = 16
 
 
 class Rejection(NamedTuple):
-    """Who rejects a configuration, and what it says."""
+    """The constraint that rejects a configuration, and its words."""
 
     name: str
     message: str

@@ -153,7 +153,7 @@ class Choice(Domain):
     given: tuple[Any, ...] = field(init=False, compare=False)
     """The values as they were written, objects with their names."""
     weights: tuple[float, ...] | None = field(default=None, kw_only=True)
-    """How likely each value is, in proportion. None: all alike."""
+    """How likely each value is, in proportion. None means all alike."""
 
     def __post_init__(self) -> None:
         if not self.values:

@@ -157,7 +157,7 @@ def normal(mean: float, sd: float, *, step: float | None = None) -> Normal:
     Args:
         mean: of the distribution.
         sd: its standard deviation, above 0.
-        step: draws are rounded to multiples of it, exact decimals; None: they are not rounded.
+        step: draws are rounded to multiples of it, exact decimals. None if they are not rounded.
 
     Raises:
         SpaceError: an argument is not a finite number, or sd or step is not above 0.
@@ -172,7 +172,7 @@ def lognormal(mean: float, sd: float, *, step: float | None = None) -> LogNormal
     Args:
         mean: of the logarithm: half of the draws lie below ``exp(mean)``.
         sd: standard deviation of the logarithm, above 0.
-        step: draws are rounded to multiples of it, exact decimals, 0 among them; None: they are not rounded.
+        step: draws are rounded to multiples of it, exact decimals, 0 among them. None if they are not rounded.
 
     Raises:
         SpaceError: an argument is not a finite number, or sd or step is not above 0.

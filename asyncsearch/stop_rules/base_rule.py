@@ -31,7 +31,7 @@ class StopRule(metaclass=CheckedCalls):
         """Return the rule as it is written."""
 
     def due_s(self, progress: StopProgress) -> float | None:
-        """Return the ``seconds`` of a progress beyond this one at which time alone may let it hold. None: at none."""
+        """Return the ``seconds`` of a progress beyond this one at which time alone may let it hold. None if none is."""
         return None
 
     def parts(self) -> Iterator[StopRule]:

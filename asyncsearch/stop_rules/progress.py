@@ -61,7 +61,7 @@ class RunningBest(msgspec.Struct):
 
 
 class StopProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a study, or of one trial, when a rule is asked."""
+    """The progress of a study, or of one trial, when a rule is asked."""
 
     metric: str
     mode: str

@@ -328,7 +328,7 @@ class Store(abc.ABC):
         """
 
     def sweep_except(self, needed: Container[CheckpointRef], *, settled: Container[NodeKey] = ()) -> None:
-        """Do what ``sweep`` does, and delete the checkpoints that are not needed; one that cannot be deleted stays.
+        """Sweep as ``sweep`` does, and delete the checkpoints that are not needed; one that cannot be deleted stays.
 
         Args:
             needed: the checkpoints that stay.

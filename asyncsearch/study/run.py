@@ -194,7 +194,7 @@ def _show(run: RunParts, display: Display) -> None:
 
 
 def _show_end(run: RunParts, display: Display) -> None:
-    """Show what is said while the run is ended: its logs may take a while. An error is raised behind the end."""
+    """Show the sentences of the end of a run: its logs may take a while. An error is raised behind the end."""
     if run.unshown is None:
         _show_lines(run, display)
 

@@ -62,7 +62,7 @@ _ALONE = (
 
 
 class Remotely(NamedTuple):
-    """What a run does whose driver may be in the cluster."""
+    """The part of a run whose driver may be in the cluster."""
 
     follow: Callable[[RunnableStudy, Launcher, int | None, Display], None]
     """Follows a driver that is there already: (study, launcher, parallelism, display)."""

@@ -62,7 +62,7 @@ class TimeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeSpent(msgspec.Struct, frozen=True):
-    """Where the workers' time went."""
+    """The workers' time, by its purposes."""
 
     total: TimeAccount
     """Of all workers, from the launch of each until it left or its run ended."""

@@ -64,7 +64,7 @@ class LaneTime:
         return next((one for one in stages if one.stop is None or self.reported < one.stop), stages[-1]).trials
 
     def take(self, amounts: Amounts, resource: int | None = None) -> None:
-        """Add its part of a time; ``resource``: of a report at its end. None: in the middle of a unit."""
+        """Add its part of a time; ``resource``: of a report at its end. None means in the middle of a unit."""
         at = self.reported + 1 if resource is None else resource
         self._open.append(_Part(at, self.trials, amounts))
         if len(self._open) > _MOST_PARTS:
@@ -139,7 +139,7 @@ class WorkTime:
             self.lanes.pop(one, None)
 
     def close(self, now_ms: int, *, is_lost: bool = False) -> Amounts:
-        """Return what its time was for, all of it; ``is_lost``: its worker is gone, or its driver."""
+        """Return the amounts of all its time; ``is_lost``: its worker is gone, or its driver."""
         is_running = bool(self.lanes) and not is_lost
         trials = [trial for lane in self.lanes.values() for trial in lane.trials] or list(self._last_trials)
         for number in list(self.lanes):

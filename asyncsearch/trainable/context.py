@@ -174,7 +174,7 @@ class TrialContext(abc.ABC):
 
     @property
     def ablation(self) -> TrialAblation:
-        """What an ablation study leaves out of this trial: nothing in any other study."""
+        """The parts that an ablation study leaves out of this trial: none in any other study."""
         found: TrialAblation | None = self.__dict__.get("_ablation")
         if found is None:
             found = self.__dict__["_ablation"] = TrialAblation(self.saved_params.get(PARAMETER))
@@ -202,7 +202,7 @@ class TrialContext(abc.ABC):
         The first call in a trial makes it, and every rank must make that call.
 
         Args:
-            backend: ``"gloo"`` or ``"nccl"``; None: ``nccl`` where each rank has a GPU of its own, else ``gloo``.
+            backend: ``"gloo"`` or ``"nccl"``. None means ``nccl`` where each rank has a GPU of its own, else ``gloo``.
 
         Raises:
             UsageError: there is no such backend here.
@@ -231,7 +231,7 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def max_resource(self) -> int | None:
-        """Resource at which the trial is complete; None: it is complete when the function returns."""
+        """Resource at which the trial is complete. None if it is complete when the function returns."""
 
     @property
     @abc.abstractmethod

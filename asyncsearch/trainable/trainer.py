@@ -42,8 +42,8 @@ class Trainer:
     """After how many units it is evaluated, besides where a value decides anything; ``"judged"``: only there. All
     trials of a pack are evaluated, and report, where any of them is to be."""
     pack_by: Sequence[str] | None = None
-    """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None: all
-    whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``
+    """With ``pack=``: names of the hyper-parameters in which trials must agree to train as one computation. None means
+    all whose values are neither floats nor sequences. Name those that decide how the model is built, and ``batch_size``
     where batches of several sizes cannot be padded; a warm-up or a seed need not be named. It decides which trials are
     packed."""
 
@@ -129,7 +129,7 @@ class Trainer:
 
     @classmethod
     def gang_refusal(cls) -> str:
-        """Return why several workers cannot train one trial together, and the line to change; empty: they can."""
+        """Return why several workers cannot train one trial together, and the line to change. Empty if they can."""
         return (
             f"{cls.__name__} trains on one: derive it from TorchTrainer or KerasTrainer, or write a function that uses "
             "trial.rank."

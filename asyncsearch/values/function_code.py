@@ -1,4 +1,4 @@
-"""What a function does, as a digest: its bytecode with constants, what it captures, and the helpers that it calls.
+"""The behaviour of a function as a digest: its bytecode with constants, what it captures, and helpers that it calls.
 
 Comments, docstrings and line numbers do not count. Installed code counts by its name, the user's own by content.
 Rule 1: a digest does not depend on the order of sets, on addresses or on the names of files.

@@ -47,7 +47,7 @@ class SweepDomain(Domain):
     first: float
     second: float
     q: float | int | None = None
-    """The step to whose multiples values are rounded; integers if it is one. None: they are not."""
+    """The step to whose multiples values are rounded; integers if it is one. None if they are not."""
 
     @property
     def size(self) -> int | None:

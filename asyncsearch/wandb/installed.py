@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def module() -> ModuleType:
-    """Return it."""
+    """Return that module."""
     try:
         return importlib.import_module("wandb")
     except ModuleNotFoundError as error:

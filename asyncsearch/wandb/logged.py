@@ -1,4 +1,4 @@
-"""What a run logs, on its way to the trial: by a call in this process, or by a pipe from a program of its own.
+"""The values that a run logs, on their way to the trial: by a call in this process, or by a pipe from a program.
 
 The source of this module is the ``sitecustomize`` of a sweep's program, so it imports the standard library alone, and
 what it does at its import it does in such a program only.
@@ -33,7 +33,7 @@ def listen(wandb: Any, listener: Listener, name: str = "", params: Mapping[str, 
         wandb: the module.
         listener: called with what is logged.
         name: of a run that has no name.
-        params: of the trial, for the config of the run; None: wandb has them from the environment.
+        params: of the trial, for the config of the run. None if wandb has them from the environment.
     """
     begin = getattr(wandb.init, "__wrapped__", wandb.init)
 

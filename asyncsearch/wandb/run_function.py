@@ -37,7 +37,7 @@ class RunReports:
         self._knows_repeats = self._knows_earlier = False
 
     def take(self, found: dict[str, float], is_complete: bool, step: Any = None) -> None:
-        """Take what was logged; it may end the trial."""
+        """Take a logged dictionary; it may end the trial."""
         if step is not None and step < self._row:
             self._say_earlier(step)
             return

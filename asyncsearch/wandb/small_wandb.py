@@ -1,4 +1,4 @@
-"""What a function of a sweep uses of wandb, where wandb is not installed: a run with its config, its log and summary.
+"""The part of wandb that a function of a sweep uses, where wandb is not installed: a run, its config, log and summary.
 
 It imports nothing of asyncsearch, so that a program of a sweep may have it as its ``wandb``.
 """

@@ -38,10 +38,10 @@ def agent(
 
     Args:
         sweep_id: what ``wandb.sweep`` returned.
-        function: called for each run, without arguments; None: the ``program`` of the sweep is started.
+        function: called for each run, without arguments. None means the ``program`` of the sweep is started.
         entity: for ``wandb.init`` in the runs.
         project: likewise.
-        count: how many runs; None: all of a grid.
+        count: how many runs. None means all of a grid.
 
     Raises:
         UsageError: an argument breaks its rule, or the sweep has no end.
@@ -92,7 +92,7 @@ def agent(
 
 
 def _total(described: Sweep, count: Any) -> int | None:
-    """Return how many runs the sweep is to have in all. None: all of a grid."""
+    """Return how many runs the sweep is to have in all. None means all of a grid."""
     if count is None and described.run_cap is None:
         if isinstance(described.searcher, GridSearch):
             return None

@@ -1,4 +1,4 @@
-"""Where the runs of sweeps run: the one line that a program may add."""
+"""The workers of sweeps: the one line that a program may add."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def workers(
     """Say where the trials of all sweeps of this process run from now on.
 
     Args:
-        parallelism: how many trials run at a time; None: one for each slot of the cluster, or core of this machine.
+        parallelism: how many trials run at a time. None means one for each slot of the cluster, or core of this
+            machine.
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``,
             or a launcher, as of ``asyncsearch.Study``.
         store: folder or URL for the sweeps of this program, each in a folder of its name: a sweep that is
-            found there goes on, and one that has all its trials begins no more. None: new folders in
+            found there goes on, and one that has all its trials begins no more. None means new folders in
             ``studies``, where only a sweep whose driver was killed goes on.
         display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
         logs: whether to show the lines that trials print.
@@ -37,5 +38,5 @@ def workers(
 
 
 def present() -> Workers:
-    """Return what was said last."""
+    """Return the workers that were chosen last."""
     return chosen_workers("wandb")

@@ -195,7 +195,7 @@ def _searcher(method: Any, space: Space) -> Searcher:
 
 
 def _scheduler(given: Any) -> Scheduler:
-    """Return who stops runs: ASHA's stopping variant, whose rungs are the sweep's bands."""
+    """Return the rule that stops runs: ASHA's stopping variant, whose rungs are the sweep's bands."""
     if given is None:
         return FIFO()
     if not isinstance(given, Mapping) or given.get("type") != "hyperband":

@@ -50,11 +50,6 @@ def process_id(trial: TrialContext) -> None:
     trial.report(accuracy=os.getpid(), in_folder=float(os.getcwd() == os.environ.get("PWD", os.getcwd())))
 
 
-def reports_and_returns(trial: TrialContext) -> float:
-    trial.report(accuracy=0.5)
-    return 0.75
-
-
 class Net:
     """Something with a state that can be saved."""
 

@@ -32,7 +32,7 @@ MACHINE = MachineFacts(
     has_java=True,
 )
 VIEW = StoreView(host="host-1", write_s=0.01, commit_s=0.1, fetch_s=0.1)
-STORE = StoreFacts(shown="/shared", append_s=0.001, slowest_append_s=0.01, write_s=0.01, commit_s=0.1, fetch_s=0.1)
+STORE = StoreFacts(shown="/shared", append_s=0.001, write_s=0.01, commit_s=0.1, fetch_s=0.1)
 TASK = TaskFacts(
     host="host-1",
     python="./environment/bin/python",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from asyncsearch.driver.timeouts import IdleWorkers
+from asyncsearch.driver.alarms import IdleWorkers
 from asyncsearch.engine.handling import handle
 from asyncsearch.events import AnyEvent, DriverStarted, RunRequested, WorkerAttached, WorkersIdled
 from asyncsearch.ids import WorkerId

@@ -141,20 +141,8 @@ def test_whatever_studies_do_they_never_have_more_workers_than_there_are(workers
                     draw.choice([None, 2]),
                     draw.randint(0, 1),
                 )
-            case "leave" if studies:
-                world.leave(draw.choice(studies))
-            case "need" if studies:
-                study = draw.choice(studies)
-                world.needs[study] = draw.randint(0, 9)
-                world.report(study)
-            case "lose" if studies:
-                world.lose(draw.choice(studies))
-            case "relaunch":
-                world.relaunch()
-            case "deliver":
-                world.deliver()
-            case _:
-                world.pass_time(draw.uniform(0.0, 10.0))
+            case event:
+                world.happen(event, draw)
         world.check()
     for study in world.needs:
         world.needs[study] = 3

@@ -221,20 +221,8 @@ def test_gangs_of_any_sizes_never_exceed_the_workers_and_nobody_starves(workers:
             case "join" if len(studies) < 5:
                 weight, most = draw.choice([0.5, 1, 3]), draw.choice([None, 3])
                 world.join(str(number), draw.randint(0, 9), weight, most, draw.randint(0, 1), draw.choice(sizes))
-            case "leave" if studies:
-                world.leave(draw.choice(studies))
-            case "need" if studies:
-                study = draw.choice(studies)
-                world.needs[study] = draw.randint(0, 9)
-                world.report(study)
-            case "lose" if studies:
-                world.lose(draw.choice(studies))
-            case "relaunch":
-                world.relaunch()
-            case "deliver":
-                world.deliver()
-            case _:
-                world.pass_time(draw.uniform(0.0, 10.0))
+            case event:
+                world.happen(event, draw)
         world.check()
     for study in world.needs:
         world.needs[study] = 9

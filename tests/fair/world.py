@@ -102,6 +102,25 @@ class World:
                 self.end_stages(study)
             self.check()
 
+    def happen(self, event: str, draw: random.Random) -> None:
+        """Let something happen to a study that is drawn; where there is none, and else by default, time passes."""
+        studies = list(self.needs)
+        match event:
+            case "leave" if studies:
+                self.leave(draw.choice(studies))
+            case "need" if studies:
+                study = draw.choice(studies)
+                self.needs[study] = draw.randint(0, 9)
+                self.report(study)
+            case "lose" if studies:
+                self.lose(draw.choice(studies))
+            case "relaunch":
+                self.relaunch()
+            case "deliver":
+                self.deliver()
+            case _:
+                self.pass_time(draw.uniform(0.0, 10.0))
+
     def end_stages(self, study: str) -> None:
         ends = sorted(self.ends[study])
         over = [end for end in ends if end <= self.now]

@@ -280,7 +280,7 @@ class Case(NamedTuple):
 
     parts: dict[str, Part]
     at: int | None = None
-    """Number of a line in the log of that run; None: the run has not begun."""
+    """Number of a line in the log of that run. None if the run has not begun."""
     how: signal.Signals = signal.SIGKILL
     needs: str = ""
     """An optional package that it needs."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.notebooks.kernel import Kernel
+from tests.notebooks.kernel import Kernel, printed
 
 pytest.importorskip("pyspark")
 pytest.importorskip("sklearn")
@@ -26,11 +25,6 @@ pytestmark = [
     # What starts and talks to the kernel is not ours.
     pytest.mark.filterwarnings("default"),
 ]
-
-
-def printed(notebook: Any) -> str:
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
 def shown(notebook: Any, kind: str) -> list[str]:
@@ -59,13 +53,6 @@ def test_saved_notebook_shows_table_and_trial_lines_in_present_words() -> None:
     assert NOTEBOOK.stat().st_size < 96_000
     assert LINE.search(printed(notebook))
     assert not any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
-
-
-@pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    kernel = Kernel(tmp_path)
-    yield kernel
-    kernel.close()
 
 
 SETUP = """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from asyncsearch.study.study import Study
+from tests.notebooks.kernel import printed
 from tests.shares import takes_long
 
 pytest.importorskip("grpc_status")
@@ -18,11 +18,6 @@ nbclient = pytest.importorskip("nbclient")
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "03_spark_connect.ipynb"
 _SERVER = ("spark.ui.enabled=false", "spark.log.level=ERROR", "spark.connect.grpc.binding.address=127.0.0.1")
-
-
-def printed(notebook: Any) -> str:
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
 @takes_long  # searches by Connect without a kernel: tests/spark/test_connect.py

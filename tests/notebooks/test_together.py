@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,13 +76,6 @@ def test_studies_run_together_in_a_cell_which_prints_the_lines_of_both(tmp_path:
     assert told.outputs[0].text.strip() == str(LOSSES)
     assert units(tmp_path) == UNITS
     assert "<svg" in drawn.outputs[0].data["text/html"]
-
-
-@pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    kernel = Kernel(tmp_path)
-    yield kernel
-    kernel.close()
 
 
 def test_interrupting_the_cell_ends_both_studies_and_the_next_cell_goes_on(kernel: Kernel, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import Study
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.runner.protocol import Ended, PackFindings
 from tests.agent.recorder import Recorder
 from tests.packing.joined_searches import (
@@ -49,7 +49,7 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
     def coming() -> dict[int, SearchContext]:
         return {2: context(2, load, start=start)} if 2 not in links and len(links[0].reports) == 1 else {}
 
-    run_pack(Blobs, {lane: context(lane) for lane in (0, 1)}, NoInterrupts(), "accuracy", told.append, (), coming)
+    PackRun(Blobs, {lane: context(lane) for lane in (0, 1)}, NoInterrupts(), "accuracy", told.append, (), coming).run()
     for lane in range(3):
         expected = alone(tmp_path / f"alone {lane}", Blobs, lane)
         assert values(links[lane]) == pytest.approx(values(expected)[start if lane == 2 else 0 :], abs=1e-9)

@@ -12,7 +12,7 @@ import torch
 
 from asyncsearch.events import Outcome
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.sequences import step
@@ -76,7 +76,7 @@ def packed(
         links.append(Recorder(folder / str(lane)))
         load = own.pop("load", None)
         contexts[lane] = SearchContext([stage(lane, **own)], links[-1], load)
-    run_pack(kind, contexts, NoInterrupts(), "accuracy", told.append, measured)
+    PackRun(kind, contexts, NoInterrupts(), "accuracy", told.append, measured).run()
     return links, sorted((one for one in told if isinstance(one, Ended)), key=lambda end: end.lane)
 
 

@@ -47,7 +47,7 @@ class PendingStage(msgspec.Struct, frozen=True):
     stop: int
     source: Source
     load: CheckpointRef | None
-    """Where it begins; None: at the beginning of training."""
+    """Where it begins. None means at the beginning of training."""
     height: int
     """The longest way from its start to a leaf of the tree."""
     total: int

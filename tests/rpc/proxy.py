@@ -25,7 +25,7 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     """By how much later each piece arrives."""
     drops_after: tuple[int, ...] = ()
-    """Bytes, of both directions, after which a connection is reset, for each connection in turn; empty: never."""
+    """Bytes, of both directions, after which a connection is reset, for each connection in turn. Empty means never."""
     swallows: frozenset[str] = frozenset()
     """Directions in which connections stand and carry nothing."""
     is_down: bool = False

@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.trainable import PackOutcome, Trainer, as_function
 from tests.agent.driver import NODE, lease, make_stage
 from tests.agent.recorder import Recorder
@@ -92,7 +92,7 @@ def test_what_is_asked_for_while_a_unit_trains_counts_at_its_end(tmp_path: Path,
             if self.units == 2:
                 link.coming = [amendment]
 
-    run_pack(Told, {0: trial(link)}, NoInterrupts(), "accuracy", lambda message: None)
+    PackRun(Told, {0: trial(link)}, NoInterrupts(), "accuracy", lambda message: None).run()
     assert link.resources[0] == 2
 
 
@@ -102,6 +102,6 @@ def test_a_pack_is_evaluated_at_once_where_any_lane_is_judged(tmp_path: Path) ->
     for link in links:
         link._folder.mkdir()
     contexts = {number: trial(link, number) for number, link in enumerate(links)}
-    run_pack(Counted, contexts, NoInterrupts(), "accuracy", lambda message: None)
+    PackRun(Counted, contexts, NoInterrupts(), "accuracy", lambda message: None).run()
     assert [link.reports for link in links] == [[(at, {"accuracy": float(at)}) for at in (3, 4, 9)]] * 2
     assert Counted.together == [2, 2, 2]

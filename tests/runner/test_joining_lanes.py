@@ -9,7 +9,7 @@ import pytest
 
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.trainable import TrialStopped
 from tests.agent.driver import make_stage
@@ -48,7 +48,7 @@ class Joined(Pack):
 
     def run(self, *measured: int, interrupts: SigtermGuard | None = None) -> Joined:
         guard = NoInterrupts() if interrupts is None else interrupts
-        run_pack(Sum, self.contexts, guard, "accuracy", self.tell, measured, self.taken)
+        PackRun(Sum, self.contexts, guard, "accuracy", self.tell, measured, self.taken).run()
         return self
 
 
@@ -97,7 +97,7 @@ def test_a_signal_that_ends_the_pack_ends_the_lanes_that_were_to_join_it(tmp_pat
 def test_a_lane_that_came_while_all_others_failed_to_begin_trains(tmp_path: Path) -> None:
     pack = Joined(tmp_path, 1)
     pack.come(1)
-    run_pack(Sum, {}, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    PackRun(Sum, {}, NoInterrupts(), "accuracy", pack.tell, (), pack.taken).run()
     assert pack.values(7) == [4.0, 8.0, 12.0]
 
 
@@ -116,7 +116,7 @@ def test_a_lane_that_comes_when_another_has_left_trains_the_same_unit(tmp_path: 
 
     pack.at = 0
     BEFORE.clear()
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken, None, comes)
+    PackRun(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken, None, comes).run()
     assert CALLS[:2] == [["trial-0", "trial-1", "trial-2"], ["trial-0", "trial-1", "trial-7"]]
     assert pack.values(7) == [4.0, 8.0, 12.0]
     assert waits[0] <= 0.05
@@ -135,7 +135,7 @@ def test_a_lane_that_comes_before_another_has_left_is_built_after_that(tmp_path:
             ends_before.append(len(pack.ends))
             super().setup(hp)
 
-    run_pack(Told, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    PackRun(Told, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken).run()
     assert ends_before == [0, 0, 0, 1]
     assert [len(call) for call in CALLS] == [3, 3, 3]
 
@@ -144,7 +144,7 @@ def test_a_pack_waits_once_in_vain_for_joiners(tmp_path: Path) -> None:
     stages = [{"stop": stop, "max_resource": stop} for stop in (2, 4, 6, 6)]
     pack = Pack(tmp_path, *stages)
     waits: list[float] = []
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append)
+    PackRun(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), dict, None, waits.append).run()
     assert len(waits) == 1
     assert [len(call) for call in CALLS] == [4, 4, 3, 3, 2, 2]
 
@@ -153,5 +153,5 @@ def test_lanes_that_come_while_the_first_is_built_train_its_first_unit(tmp_path:
     pack = Joined(tmp_path, 0)
     pack.come(0)
     pack.at = 9
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    PackRun(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), pack.taken).run()
     assert CALLS == [["trial-0", "trial-1", "trial-7"]] * 3

@@ -17,7 +17,7 @@ from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packs import pack_timing
-from asyncsearch.runner.packs.packed_training import run_pack
+from asyncsearch.runner.packs.packed_training import PackRun
 from asyncsearch.runner.process.signals import SigtermGuard
 from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
@@ -128,7 +128,7 @@ class Pack:
         return self.run_of(Sum, *measured)
 
     def run_of(self, kind: type[Trainer], *measured: int) -> Pack:
-        run_pack(kind, self.contexts, NoInterrupts(), "accuracy", self.tell, measured, history=self.history)
+        PackRun(kind, self.contexts, NoInterrupts(), "accuracy", self.tell, measured, history=self.history).run()
         return self
 
     def tell(self, message: PackFindings | Ended) -> None:
@@ -273,7 +273,7 @@ def test_sigterm_ends_all_lanes_those_that_were_stopped_as_stopped(tmp_path: Pat
         raise TrialStopped("the agent sent SIGTERM")
 
     BEFORE.append(terminate)
-    run_pack(Sum, pack.contexts, guard, "accuracy", pack.tell)
+    PackRun(Sum, pack.contexts, guard, "accuracy", pack.tell).run()
     assert [(end.outcome, end.error_kind) for end in pack.ends] == [
         (Outcome.FAILED, KILLED),
         (Outcome.STOPPED, ""),
@@ -486,7 +486,7 @@ def test_a_later_pack_of_the_process_grows_no_further_than_should_fit(
     def coming() -> dict[int, SearchContext]:
         return {lane: joining.pop(lane) for lane in list(joining)}
 
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), coming, first.history)
+    PackRun(Sum, pack.contexts, NoInterrupts(), "accuracy", pack.tell, (), coming, first.history).run()
     assert pack.outcomes() == [Outcome.RETURNED] * 6
     assert meter.most == 3
 
@@ -502,7 +502,7 @@ def test_lanes_beyond_the_first_join_where_they_fit_beside_ended_ones(
         lanes = range(3, 7) if len(CALLS) == 2 else ()
         return {lane: later.contexts.pop(lane) for lane in lanes if lane in later.contexts}
 
-    run_pack(Sum, pack.contexts, NoInterrupts(), "accuracy", lambda _: None, (), coming)
+    PackRun(Sum, pack.contexts, NoInterrupts(), "accuracy", lambda _: None, (), coming).run()
     assert [len(call) for call in CALLS] == [2, 3, 7, 7, 7, 4]
     assert collections == []
 

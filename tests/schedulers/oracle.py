@@ -85,8 +85,8 @@ class BracketsOracle:
     Args:
         brackets: The levels of each.
         eta: The reduction factor.
-        turns: How many trials in a row each bracket gets; None: the bracket furthest behind its share is next, shares
-            being in inverse proportion to what a trial costs on average.
+        turns: How many trials in a row each bracket gets. None means the bracket furthest behind its share is next,
+            shares being in inverse proportion to what a trial costs on average.
     """
 
     def __init__(self, brackets: Sequence[Sequence[int]], eta: int, turns: Sequence[int] | None = None) -> None:

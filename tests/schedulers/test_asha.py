@@ -13,16 +13,10 @@ from asyncsearch.schedulers import ASHA, SchedulerState
 from asyncsearch.testing.instruction_count import instructions
 from tests.schedulers.oracle import Fact, Oracle, check_promotions, legal_promotions
 from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
-from tests.schedulers.tools import Move, drain, pause_new
+from tests.schedulers.tools import Move, begun, drain, pause_new
 
 NINE = ASHA(max_resource=9)
 """Rungs 1, 3, 9."""
-
-
-def begun(scheduler: ASHA, scores: list[float | None]) -> SchedulerState:
-    state = scheduler.begin()
-    pause_new(state, scores)
-    return state
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,11 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import ASHA, RungForecast, SchedulerState
-from tests.schedulers.tools import drain, pause_new
+from asyncsearch.schedulers import ASHA, RungForecast
+from tests.schedulers.tools import begun, drain
 
 NINE = ASHA(max_resource=9)
 """Rungs 1, 3, 9."""
-
-
-def begun(scheduler: ASHA, scores: list[float | None]) -> SchedulerState:
-    state = scheduler.begin()
-    pause_new(state, scores)
-    return state
 
 
 def test_every_promotion_says_rank_count_and_quota() -> None:

@@ -29,6 +29,13 @@ def pause_new(state: SchedulerState, scores: list[float | None], first: int = 0)
         state.paused(trial, target, score)
 
 
+def begun(scheduler: Scheduler, scores: list[float | None]) -> SchedulerState:
+    """Return the state of a scheduler whose trials have come to their first targets with these scores."""
+    state = scheduler.begin()
+    pause_new(state, scores)
+    return state
+
+
 def restored(scheduler: Scheduler, state: SchedulerState) -> SchedulerState:
     """Return a copy made through the snapshot's JSON, which must be the same to the byte when written again."""
     text = msgspec.json.encode(state.snapshot())

@@ -50,7 +50,7 @@ def let_age(url: str, seconds: float, of: str = "") -> None:
     """Let the file system say that claims, holds and drivers were written into a folder so much earlier.
 
     Args:
-        of: their token; empty: all have.
+        of: their token. Empty means all have.
     """
     if url.startswith("memory://"):
         found = MemoryFileSystem.store.items()

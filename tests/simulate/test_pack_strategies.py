@@ -32,7 +32,7 @@ CURVE = {2: 1.6, 4: 2.6, 8: 4.0}
 
 @cache
 def searched(strategy: str | None, gain: bool = True, seed: int = 1) -> SimulationResult:
-    """Return the paper's Hyperband with R = 81 and eta = 3 on one worker; None: unpacked."""
+    """Return the paper's Hyperband with R = 81 and eta = 3 on one worker. None means unpacked."""
     pack: dict[str, Any] = {} if strategy is None else {"pack": 8, "pack_opt": strategy}
     found = simulate(
         Curves(seed=seed),

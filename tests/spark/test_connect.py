@@ -37,10 +37,9 @@ from tests.shares import takes_long
 from tests.spark.cluster import require_jobs, require_no_job
 from tests.spark.connect_server import connect_session, server_context
 from tests.spark.long_jobs import long_job, press_ctrl_c_when, search_with_a_verdict
-from tests.spark.test_local_session import require_whole
 from tests.spark.test_session_of_driver import require_promoted
 from tests.spark.test_spark_launcher import endless
-from tests.system.tools import PATIENCE_S, Running, make_study, require_gone
+from tests.system.tools import PATIENCE_S, Running, make_study, require_gone, require_whole
 from tests.system.trained import Gate, make_trainable
 from tests.system.verdict_searches import require_algorithm_2
 

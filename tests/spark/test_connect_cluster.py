@@ -19,8 +19,7 @@ from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.connect_server import ConnectServer
 from tests.spark.test_executor_loss import executor_of
-from tests.spark.test_local_session import require_whole
-from tests.system.tools import PATIENCE_S, Running, make_study
+from tests.system.tools import PATIENCE_S, Running, make_study, require_whole
 from tests.system.trained import Gate, make_trainable
 
 pytest.importorskip("grpc_status")

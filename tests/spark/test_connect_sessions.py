@@ -21,8 +21,7 @@ from tests.faults.accounts import losses
 from tests.shares import takes_long
 from tests.spark.cluster import require_no_job
 from tests.spark.connect_server import connect_session, server_context
-from tests.spark.test_local_session import require_whole
-from tests.system.tools import Running, make_study
+from tests.system.tools import Running, make_study, require_whole
 from tests.system.trained import Gate, make_trainable
 
 pytestmark = pytest.mark.spark

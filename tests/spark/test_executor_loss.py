@@ -23,8 +23,7 @@ from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import Ends, Line, config_for
 from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster, require_no_job, spark_session
-from tests.spark.test_local_session import require_whole
-from tests.system.tools import Running, make_study, require_gone, require_stored
+from tests.system.tools import Running, make_study, require_gone, require_stored, require_whole
 from tests.system.trained import Gate, make_trainable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -15,30 +15,21 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, Study
+from asyncsearch import ASHA
 from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.trainable import TrialContext
-from asyncsearch.trial import TrialState
 from tests.shares import takes_long
 from tests.spark import fronts
 from tests.spark.cluster import require_no_job, spark_session
-from tests.system.tools import make_study
+from tests.system.tools import make_study, require_whole
 
 pytestmark = pytest.mark.spark
-KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
     with spark_session("local[2]") as made:
         yield made
-
-
-def require_whole(study: Study) -> None:
-    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
-    assert {trial.state for trial in study.trials} <= KEPT
-    assert study.best_trial.params == {"x": 1}
-    assert study.best_trial.resource == 9
 
 
 def quick(trial: Any) -> None:

@@ -14,8 +14,7 @@ from asyncsearch.journal.opening import read_records
 from tests.shares import takes_long
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.spark.test_executor_loss import executor_of
-from tests.spark.test_local_session import require_whole
-from tests.system.tools import Running, make_study
+from tests.system.tools import Running, make_study, require_whole
 from tests.system.trained import Gate, make_trainable
 
 

@@ -18,26 +18,23 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
-from asyncsearch.trial import TrialState
 from tests.rpc.proxy import Proxy
 from tests.shares import first
-from tests.system.tools import PATIENCE_S, Running, make_study, require_gone, require_stored, wait_for_event
+from tests.system.tools import (
+    PATIENCE_S,
+    Running,
+    make_study,
+    require_gone,
+    require_stored,
+    require_whole,
+    wait_for_event,
+)
 from tests.system.trained import Gate, make_trainable
-
-KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path).make()
-
-
-def require_whole(study: Study) -> None:
-    """The same set of trials as of an undisturbed search, none failed, the best one found."""
-    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
-    assert {trial.state for trial in study.trials} <= KEPT
-    assert study.best_trial.params == {"x": 1}
-    assert study.best_trial.resource == 9
 
 
 @pytest.mark.parametrize("number", first([signal.SIGKILL, signal.SIGTERM]))

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch import ASHA, Checkpoints, GridSearch, Study, TrialState, choice
 from asyncsearch.actions import CreateTrial
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
@@ -25,6 +25,14 @@ from asyncsearch.store import Store
 
 PATIENCE_S = 300.0
 UNITS = 9
+
+
+def require_whole(study: Study) -> None:
+    """The same set of trials as of an undisturbed search, none failed, the best one found."""
+    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
+    assert {trial.state for trial in study.trials} <= {TrialState.PAUSED, TrialState.COMPLETED}
+    assert study.best_trial.params == {"x": 1}
+    assert study.best_trial.resource == 9
 
 
 def make_study(trainable: Any, store: Path | str, **options: Any) -> Study:

@@ -12,8 +12,8 @@ import pytest
 from asyncsearch import ASHA, StandaloneTrial, Study, check, load_state, loguniform
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
-from asyncsearch.trainers.state.saved_state import SavedState
 from tests.shares import takes_long
+from tests.trainers.tools import saved_and_loaded
 
 pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
@@ -64,13 +64,6 @@ def test_a_search_pauses_and_resumes_a_plain_fit_on_processes(tmp_path: Path) ->
     with study.checkpoint() as path:
         load_state(path, {"net": net})
     assert net.built
-
-
-def saved_and_loaded(tmp_path: Path, old: Any, new: Any) -> Any:
-    tmp_path.mkdir(exist_ok=True)
-    SavedState({"it": old}).save(tmp_path / "checkpoint")
-    SavedState({"it": new}).load(tmp_path / "checkpoint")
-    return new
 
 
 def test_an_optimizer_of_a_loop_of_ones_own_is_saved_once_it_is_built(tmp_path: Path) -> None:

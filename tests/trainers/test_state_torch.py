@@ -13,6 +13,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
 from tests.shares import takes_long
+from tests.trainers.tools import saved_and_loaded
 
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn
@@ -91,13 +92,6 @@ def test_a_search_pauses_and_resumes_a_plain_loop_on_processes(tmp_path: Path) -
     with study.checkpoint() as path:
         load_state(path, {"net": net})
     assert not torch.equal(before, net[0].weight)
-
-
-def saved_and_loaded(tmp_path: Path, old: Any, new: Any) -> Any:
-    tmp_path.mkdir(exist_ok=True)
-    SavedState({"it": old}).save(tmp_path / "checkpoint")
-    SavedState({"it": new}).load(tmp_path / "checkpoint")
-    return new
 
 
 class Extended(nn.Module):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.ablation.left_out import TrialAblation
+from asyncsearch.trainers.state.saved_state import SavedState
 
 Values = dict[str, Any]
 
@@ -102,3 +103,11 @@ def is_resumed_bit_by_bit(
     second = Run(trainer_class, Trial(units, inside), cut, folder / "cut").train(stop)
     same_content = whole.save(folder / "whole") == second.save(folder / "parts")
     return whole.reports == first.reports + second.reports and same_content
+
+
+def saved_and_loaded(tmp_path: Path, old: Any, new: Any) -> Any:
+    """Return the new object in the state of the old one."""
+    tmp_path.mkdir(exist_ok=True)
+    SavedState({"it": old}).save(tmp_path / "checkpoint")
+    SavedState({"it": new}).load(tmp_path / "checkpoint")
+    return new

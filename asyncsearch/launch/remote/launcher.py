@@ -33,7 +33,7 @@ class MeetingLauncher(Launcher):
     name = "spark-cluster"
 
     def __init__(self, store: Store, found: Preflight, attempt: str) -> None:
-        """Make it, without listening yet.
+        """Prepare a launcher that does not listen yet.
 
         Args:
             store: of the study; workers' tasks read it.

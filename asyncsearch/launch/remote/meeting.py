@@ -1,4 +1,4 @@
-"""Where workers meet a driver that runs as a task of the cluster: its address is a file of the store that both reach.
+"""The meeting of workers with a driver that is a task of the cluster: its address is a file of a store that both reach.
 
 A worker's task reads the address and a secret there, proves that it knows the secret, and is told of which launch it is
 the worker; the configuration of that launch is a file of the store, too. The connection stands as long as the task
@@ -56,7 +56,7 @@ class DriverPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a worker's task is told: its launch, or that the run is over."""
+    """The word to a worker's task: its launch, or that the run is over."""
 
     worker: int = 0
     epoch: int = 0
@@ -93,7 +93,7 @@ class MeetingLine:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def within(self, timeout_s: float | None) -> None:
-        """Let later calls wait for at most so long; None: for any time."""
+        """Let later calls wait for at most so long. None means for any time."""
         self._connection.settimeout(timeout_s)
 
     def send(self, value: object) -> None:
@@ -220,7 +220,7 @@ def meet(store: Store, patience_s: float = PATIENCE_S) -> tuple[MeetingLine, Ass
 
 
 def _assigned(line: MeetingLine) -> Assignment | None:
-    """Return what the driver says as soon as it has a launch; None if it is gone before."""
+    """Return the assignment that the driver sends once it has a launch; None if the driver is gone before."""
     try:
         return _ASSIGNMENT.decode(line.receive())
     except (OSError, msgspec.MsgspecError):

@@ -25,7 +25,7 @@ class MetDriver:
     """Gives a task its configuration, and runs its agent: one object, for one task."""
 
     def __init__(self, store: bytes) -> None:
-        """Make it for the client's process, which pickles it; ``store`` is pickled, and Spark's pickler is another."""
+        """Prepare what the client pickles; ``store`` is pickled already, since Spark has a pickler of its own."""
         self._store = store
         self._line: MeetingLine | None = None
 

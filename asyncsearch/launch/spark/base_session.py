@@ -1,4 +1,4 @@
-"""What a search asks of a Spark session, of either kind: a classic one or one of Spark Connect."""
+"""The interface of a Spark session for a search, of either kind: a classic one or one of Spark Connect."""
 
 from __future__ import annotations
 

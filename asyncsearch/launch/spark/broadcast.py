@@ -1,4 +1,4 @@
-"""What all workers of a run share, above all the bundle: sent to each executor once, instead of with each launch.
+"""The data that all workers of a run share, above all the bundle: sent to each executor once, and not with each launch.
 
 A launch then carries its own endpoint, worker and epoch, and where the rest is. Credentials never come here: Spark
 keeps broadcasts in files of its scratch folder. Spark Connect has none: there a launch carries all of it, and a large
@@ -51,7 +51,7 @@ class PickledConfig(NamedTuple):
     content: bytes
 
     def received(self) -> WorkerConfig:
-        """Return it, in the task."""
+        """Return the configuration, in the task."""
         config: WorkerConfig = pickle.loads(self.content)  # noqa: S301 - written by the driver, as above
         return config
 
@@ -93,7 +93,7 @@ class SharedPart:
         """The store with the bundle, and its name there."""
 
     def without(self, config: WorkerConfig) -> Carried:
-        """Return what the closure of a launch is to carry."""
+        """Return the form of a configuration in the closure of its launch."""
         if not self._spark.has_broadcasts:
             return PickledConfig(dumps(config)) if len(config.bundle) <= MOST_SENT_BYTES else self._by_store(config)
         if len(config.bundle) < WORTH_BYTES:

@@ -63,7 +63,7 @@ def _require_new(name: str, version: str) -> None:
 
 
 def server_answer(session: Any, ask: Callable[[], T], what: str) -> T:
-    """Return what a server tells of its session.
+    """Return the answer of a server to a question about its session.
 
     Raises:
         UnsupportedSparkError: it does not tell that.

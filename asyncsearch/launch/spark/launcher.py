@@ -57,8 +57,8 @@ class SparkLauncher(Launcher):
             mode: kind of tasks; None for the kind that suits the cluster.
             start_timeout_s: time that a worker waits for a free slot.
             agent: function that each task runs.
-            remote_driver: whether the search's driver itself is a task; None: where executors do not reach this process
-                and the session is one of Spark Connect.
+            remote_driver: whether the search's driver itself is a task. None means where executors do not reach this
+                process and the session is one of Spark Connect.
         """
         self._remote_driver = remote_driver
         self._session = session

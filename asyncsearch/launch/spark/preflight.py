@@ -40,7 +40,7 @@ def examine(
     Args:
         parallelism: number of workers wanted, from 1; None for one for each slot.
         start_timeout_s: time that the check itself may wait for a free slot.
-        remote_driver: whether the driver is to be a task itself; None: where executors do not reach this process.
+        remote_driver: whether the driver is to be a task itself. None means where executors do not reach this process.
 
     Raises:
         ClusterError: they cannot; the message names the cause and the remedy.

@@ -106,7 +106,7 @@ class ExecutorFacts(msgspec.Struct, frozen=True):
 
 
 class Callback(NamedTuple):
-    """Where a task tries to reach the driver, and what is answered there with the time."""
+    """The address at which a task tries to reach the driver, and the answer there, with the time."""
 
     host: str
     port: int

@@ -19,7 +19,7 @@ class SparkTasks:
     """The tasks of one run, for ``RemoteTasks``."""
 
     def __init__(self, spark: AnySpark, *, mode: TaskMode, study: str, tag: str) -> None:
-        """Make it.
+        """Prepare the tasks; none is started.
 
         Args:
             mode: kind of the tasks.

@@ -36,7 +36,7 @@ def answer_of(
     timeout_s: float = math.inf,
     slow: str = "",
 ) -> T:
-    """Return what Spark answers, or raise what it raises; it is asked in a thread of its own.
+    """Return the answer of Spark, or raise its error; it is asked in a thread of its own.
 
     Args:
         ask: asks, and waits for the answer.

@@ -154,7 +154,7 @@ IS_POSSIBLE = sys.platform == "linux"
 
 
 class PipeAddress(NamedTuple):
-    """Where a task finds its pipe. It is no secret."""
+    """The place where a task finds its pipe. It is no secret."""
 
     process: int
     descriptor: int
@@ -265,7 +265,7 @@ class SpareTask:
         self._submitted.wait(timeout_s)
 
     def serve(self, config: WorkerConfig) -> str:
-        """Give it a configuration, wait for its end, and return the reason, or ``NO_CONFIG`` if it could not take it.
+        """Give the task a configuration, await its end, and return the reason; ``NO_CONFIG`` if it could not take it.
 
         Raises:
             Exception: its job failed.

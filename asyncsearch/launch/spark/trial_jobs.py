@@ -27,7 +27,7 @@ _FIFO = (
 
 
 def spark_jobs() -> TrialJobs | None:
-    """Return those of the active session. None if there is none.
+    """Return the jobs of the active session. None if there is none.
 
     Raises:
         UnsupportedSparkError: the jobs of its threads cannot be told apart.

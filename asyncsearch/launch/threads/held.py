@@ -61,7 +61,7 @@ def require_sendable(data: bytes, store: str, *, in_threads: bool) -> None:
 
 
 def _unpacked(value: object) -> object:
-    """Return what unpickling would make of a trainable that is packed with functions."""
+    """Return the trainable that unpickling would make of one that is packed with functions."""
     if not isinstance(value, WithFunctions | SentWith):
         return value
     make, parts = value.__reduce__()

@@ -13,7 +13,7 @@ yet: both are cancelled a moment later."""
 
 
 def find_jobs() -> TrialJobs:
-    """Return those of the active Spark session, of either kind; pyspark is not imported for it.
+    """Return the jobs of the active Spark session, of either kind; pyspark is not imported for it.
 
     Raises:
         UnsupportedSparkError: jobs of its threads cannot be told apart.

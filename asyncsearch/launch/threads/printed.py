@@ -1,4 +1,4 @@
-"""What threads print: the lines of a trial's thread go to its trial, all others where they went before.
+"""The output of threads: the lines of a trial's thread go to its trial, all others where they went before.
 
 ``sys.stdout`` and ``sys.stderr`` belong to the process, so both are replaced while trials train in threads. A stream
 that a library has kept from before, and what compiled code writes, are not seen.
@@ -48,7 +48,7 @@ _mine = _Outputs()
 
 @contextmanager
 def captured(sink: Sink) -> Iterator[None]:
-    """Give what the calling thread prints to a sink."""
+    """Give the output of the calling thread to a sink."""
     thread = threading.get_ident()
     _mine.sinks[thread] = sink
     try:

@@ -22,7 +22,7 @@ from asyncsearch.agent.log_lines import LineReader
 from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.runner_deaths import Death, OomKills
 from asyncsearch.agent.runner_process import READ, DescriptorSelector
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import UsageError, in_a_line
 from asyncsearch.events import Outcome
 from asyncsearch.ids import worker_name
 from asyncsearch.launch.threads.held import held
@@ -254,6 +254,5 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
         trainable = held(bundle)
         return as_function(loads(bundle) if trainable is None else trainable)
     except BaseException as error:
-        line = f"{type(error).__name__}: {error}".splitlines()[0]
-        text = f"{exception_text(error)}\nThe trainable could not be loaded: {line}"
+        text = f"{exception_text(error)}\nThe trainable could not be loaded: {in_a_line(error)}"
         return Ended(Outcome.FAILED, 0, text, kind_of(error))

@@ -19,7 +19,7 @@ RUN = "run"
 
 
 class Plan(NamedTuple):
-    """What an experiment searches, and how."""
+    """The space and the searcher of an experiment."""
 
     space: Space
     searcher: Searcher

@@ -33,7 +33,7 @@ _MOST_COLUMNS = 256
 
 @dataclass(frozen=True)
 class TrainedParameter:
-    """Where a parameter that the optimizer updates lies: in the model, in the optimizer and in the matrix."""
+    """The places of a parameter that the optimizer updates: in the model, in the optimizer and in the matrix."""
 
     name: str
     group: int

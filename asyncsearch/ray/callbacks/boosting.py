@@ -18,7 +18,7 @@ Postprocess = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class RoundReports:
-    """What both have in common: which rounds are reported, and which are saved with the report."""
+    """The common part of both: which rounds are reported, and which are saved with the report."""
 
     default_file = "model.ubj"
 

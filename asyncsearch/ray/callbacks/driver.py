@@ -34,7 +34,7 @@ class LiveTrial:
 
 
 class DriverCallback:
-    """What a program may do on the driver as its search goes on; in programs it is ``tune.Callback``."""
+    """The calls of a program on the driver as its search goes on; in programs it is ``tune.Callback``."""
 
     def setup(
         self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any

@@ -12,7 +12,7 @@ NamedMetrics = str | Sequence[str] | Mapping[str, str] | None
 
 
 def chosen(metrics: NamedMetrics, values: Mapping[str, Any], who: str) -> dict[str, Any]:
-    """Return what is to be reported of the values that a framework has.
+    """Return the values of a framework that are to be reported.
 
     Raises:
         UsageError: it has none of those that are named.

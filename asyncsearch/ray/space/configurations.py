@@ -265,7 +265,7 @@ def _options(leaf: Any) -> list[Any] | None:
 
 
 def _label(options: list[Any], index: int) -> Any:
-    """Return what stands for one of several values: itself, or its number and how it begins."""
+    """Return a label for one of several values: itself, or its number and how it begins."""
     value = options[index]
     if is_plain(value):
         return value

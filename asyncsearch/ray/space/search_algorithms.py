@@ -32,7 +32,7 @@ class SearchAlgorithm:
         self.notes: list[str] = []
 
     def learner(self) -> Searcher | None:
-        """Return the searcher of ours that learns. None: nothing does."""
+        """Return the searcher of ours that learns. None if nothing does."""
         return None
 
     def space_of(self, param_space: Any) -> Any:
@@ -74,7 +74,7 @@ class SamplerAlgorithm(SearchAlgorithm):
     name: ClassVar[str] = "OptunaSearch"
     sampler: ClassVar[str] = "tpe"
     replaces: ClassVar[str] = ""
-    """The algorithm of another library that it stands for. Empty: Optuna's own."""
+    """The algorithm of another library that it stands for. Empty means Optuna's own."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ def create_searcher(search_alg: str, **options: Any) -> SearchAlgorithm:
 
 
 def algorithm_of(given: Any) -> SearchAlgorithm:
-    """Return what a program names as its algorithm; by default Ray's own.
+    """Return the algorithm that a program names; by default Ray's own.
 
     Raises:
         UsageError: it is an algorithm of its own.

@@ -32,7 +32,7 @@ class TuneDomain:
         return found[0] if size == 1 else found
 
     def counterpart(self) -> ours.Domain | None:
-        """Return our domain of the same values, for searchers that learn. None: there is none."""
+        """Return our domain of the same values, for searchers that learn. None if there is none."""
         return None
 
 

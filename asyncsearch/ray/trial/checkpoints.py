@@ -69,7 +69,7 @@ class DirCheckpoint:
             return dict(unpickled(file))
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copy it to a folder, and return its path; None: a new one."""
+        """Copy the checkpoint to a folder, and return its path. None means a new one."""
         target = Path(tempfile.mkdtemp(prefix="asyncsearch-checkpoint-") if path is None else path)
         with self.as_directory() as folder:
             copy_tree(folder, target)
@@ -86,7 +86,7 @@ class DirCheckpoint:
             yield str(folder / _FILES)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return what ``set_metadata`` has written."""
+        """Return the metadata that ``set_metadata`` has written."""
         with self.as_directory() as folder:
             file = Path(folder) / _METADATA
             return dict(json.loads(read_text(file))) if file.exists() else {}
@@ -152,7 +152,7 @@ class TrialCheckpoints:
         self._store.commit(reference, staged)
 
     def all(self) -> list[KeptCheckpoint]:
-        """Return those that are there, the oldest first."""
+        """Return the checkpoints that are there, the oldest first."""
         return [self._kept(reference) for reference in self._store.checkpoints(self._node)]
 
     def newest(self) -> KeptCheckpoint | None:

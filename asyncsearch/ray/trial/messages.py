@@ -41,12 +41,12 @@ class DriverCalls:
 
 
 def plain(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a result JSON can hold."""
+    """Return the part of a result that JSON can hold."""
     return {name: value for name, value in result.items() if type(value) in (bool, int, float, str)}
 
 
 def verdict_of(answer: Mapping[str, Any]) -> TrialInterrupted | None:
-    """Return what ends a trial, by the answer of the driver."""
+    """Return the exception that ends a trial, by the answer of the driver."""
     if answer.get("stop"):
         return FinishedTrial(answer["reason"])
     return ExploitingTrial(answer["exploit"]) if answer.get("exploit") else None

@@ -6,7 +6,6 @@ import os
 import traceback
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
@@ -101,12 +100,6 @@ def get_context() -> TrialInfo:
 def is_session_enabled() -> bool:
     """Return whether a trial runs in this process."""
     return current() is not None
-
-
-def original_folder() -> Path:
-    """Return the folder in which the program was started."""
-    session = current()
-    return Path(os.getcwd() if session is None else session.settings.home)
 
 
 def text_of(error: BaseException) -> str:

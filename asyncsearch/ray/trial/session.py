@@ -46,7 +46,7 @@ class TrialSession:
         newest = self._kept.newest()
         self._loaded: DirCheckpoint | None = None if newest is None else newest.checkpoint
         self._loaded_at: int | None = None
-        """Number of the report whose checkpoint is the last one. None: it is loaded."""
+        """Number of the report whose checkpoint is the last one. None if it is loaded."""
         self.iteration = 0 if newest is None else newest.iteration
         """How many reports there were, those before the loaded checkpoint included."""
         self.training_iteration = 0

@@ -34,7 +34,7 @@ class TrialSettings:
     resources: Any = None
     asks_driver: bool = False
     perturbation: tuple[str, float] = ("", 0.0)
-    """By which attribute, and how often, a population compares its trials. Empty: there is none."""
+    """By which attribute, and how often, a population compares its trials. Empty if there is none."""
     burn_in: float = 0.0
     """Before it a population compares none."""
     is_strict: bool = True

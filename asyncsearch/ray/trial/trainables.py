@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class StepTrainable:
         raise NotImplementedError(f"{type(self).__name__} has no save_checkpoint().")
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Read what ``save_checkpoint`` wrote: the folder, or the dictionary."""
+        """Read a checkpoint of ``save_checkpoint``: the folder, or the dictionary."""
         raise NotImplementedError(f"{type(self).__name__} has no load_checkpoint().")
 
     def cleanup(self) -> None:
@@ -113,7 +113,7 @@ class StepTrainable:
 
     @classmethod
     def default_resource_request(cls, config: Mapping[str, Any]) -> Any:
-        """Return the resources of a trial; None: those of ``with_resources``."""
+        """Return the resources of a trial. None means those of ``with_resources``."""
         return None
 
 
@@ -321,10 +321,3 @@ def _require_config(trainable: Callable[..., Any]) -> None:
             f"{name}{taken} cannot be called with a configuration alone ({error}): write def train(config), and give "
             f"it other objects by tune.with_parameters(train, name=value)."
         ) from None
-
-
-def free_arguments(trainable: Callable[..., Any]) -> Iterator[str]:
-    """Yield the arguments of a function that have no value."""
-    for name, one in inspect.signature(trainable).parameters.items():
-        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
-            yield name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from asyncsearch.report.formatting import printable
@@ -30,7 +30,7 @@ class ClusterDisplay:
     def say(self, text: str) -> None:
         """Show a note that holds for all studies."""
 
-    def show(self, studies: list[Any], workers: int) -> None:
+    def show(self, studies: Sequence[Shown], workers: int) -> None:
         """Show the studies of a cluster of so many workers."""
         for study in studies:
             study.lines()
@@ -42,7 +42,7 @@ class PlainCluster(ClusterDisplay):
     def say(self, text: str) -> None:
         say(text)
 
-    def show(self, studies: list[Any], workers: int) -> None:
+    def show(self, studies: Sequence[Shown], workers: int) -> None:
         for line in (line for study in studies for line in study.lines()):
             say(line)
 
@@ -57,7 +57,7 @@ class TableCluster(ClusterDisplay):
     def say(self, text: str) -> None:
         self._draw(text, self._shown)
 
-    def show(self, studies: list[Any], workers: int) -> None:
+    def show(self, studies: Sequence[Shown], workers: int) -> None:
         notes = "\n".join(line for study in studies for line in study.notes())
         table = printable(cluster_table([study.row() for study in studies], workers))
         if notes or table != self._shown:

@@ -55,7 +55,7 @@ class Display(abc.ABC):
         return self._lines is not None
 
     def begin(self, sentence: str) -> None:
-        """Show what begins."""
+        """Show the sentence with which a run begins."""
         say(printable(sentence))
 
     def warn(self, sentences: Sequence[str]) -> None:

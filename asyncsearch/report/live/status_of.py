@@ -9,11 +9,11 @@ from collections import deque
 import msgspec
 
 from asyncsearch.ablation.left_out import PARAMETER
-from asyncsearch.engine.attempts import RETURNED_BESIDE
 from asyncsearch.engine.latest_metrics import LatestMetrics
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.repeated_failures import failed_as_a_whole
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.transitions import RETURNED_BESIDE
 from asyncsearch.ids import TrialId
 from asyncsearch.report.live.status import BestSeen, StudyStatus, TrialRow
 from asyncsearch.report.together_words import beyond_quota, enlarged, for_later, gangs, packed

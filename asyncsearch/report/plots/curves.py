@@ -42,9 +42,9 @@ def value_range(values: Sequence[float]) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def whole_ticks(low: int, high: int, about: int = 6) -> list[int]:
-    """Return whole numbers from ``low`` to ``high`` at a round distance; resources have no fractions."""
-    raw = max(1.0, (high - low) / about)
+def whole_ticks(low: int, high: int) -> list[int]:
+    """Return about 6 whole numbers from ``low`` to ``high`` at a round distance; resources have no fractions."""
+    raw = max(1.0, (high - low) / 6)
     magnitude = 10 ** math.floor(math.log10(raw))
     step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= raw)
     return [tick for tick in range(low - low % step, high + 1, step) if tick >= low]

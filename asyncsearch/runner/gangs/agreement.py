@@ -59,7 +59,7 @@ class GangLink:
         self._connections: dict[type[Any], Any] = {}
         self._pass_on: Callable[[bytes], bytes] = self._pass_on_by_driver
         self.judged: int | None = None
-        """Where the trial is judged next, as the ranks have agreed. None: nowhere."""
+        """Where the trial is judged next, as the ranks have agreed. None means nowhere."""
         self._agreed = 0
         """How often the ranks have agreed by way of the driver."""
         self._now = _UNCHANGED
@@ -87,7 +87,7 @@ class GangLink:
         """Take over, at the end of a unit, what rank 0 is to do; every rank calls it there.
 
         Args:
-            judged: where rank 0 is judged next; None: nowhere. Of other ranks it does not count.
+            judged: where rank 0 is judged next. None means nowhere. Of other ranks it does not count.
 
         Returns:
             Where it is.

@@ -87,7 +87,19 @@ class PackedTrainer:
 
 
 class PackRun:
-    """The lanes of one lease that have not ended."""
+    """The lanes of one lease that have not ended.
+
+    Args:
+        trainer_class: has ``train_pack``.
+        contexts: the trials by the numbers of their lanes.
+        interrupts: those of this process.
+        metric: name of the study's metric.
+        tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
+        measured: how many lanes to time together in their first unit, group after group.
+        joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
+        history: of the packs that this runner has trained before. None if there were none.
+        await_joiner: waits for a trial that ``joining`` would return, or so many seconds.
+    """
 
     def __init__(
         self,
@@ -293,33 +305,6 @@ class PackRun:
         lane.context.close()  # before its end is told: a thread of it that goes on must report nothing after that
         lane.trainer = lane._units = None  # its model needs no memory any more
         self._tell(msgspec.structs.replace(ended, lane=lane.number))
-
-
-def run_pack(
-    trainer_class: type[Trainer],
-    contexts: Mapping[int, SearchContext],
-    interrupts: SigtermGuard,
-    metric: str,
-    tell: Callable[[PackFindings | Ended], None],
-    measured: Sequence[int] = (),
-    joining: Callable[[], Mapping[int, SearchContext]] = dict,
-    history: PackHistory | None = None,
-    await_joiner: Callable[[float], None] = lambda timeout_s: None,
-) -> None:
-    """Train several trials together.
-
-    Args:
-        trainer_class: has ``train_pack``.
-        contexts: the trials by the numbers of their lanes.
-        interrupts: those of this process.
-        metric: name of the study's metric.
-        tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
-        measured: how many lanes to time together in their first unit, group after group.
-        joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
-        history: of the packs that this runner has trained before; None if there were none.
-        await_joiner: waits for a trial that ``joining`` would return, or so many seconds.
-    """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining, history, await_joiner).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int, *, is_own_stop: bool) -> Ended:

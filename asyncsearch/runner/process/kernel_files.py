@@ -1,4 +1,4 @@
-"""What the kernel tells: a cgroup's memory, its limit and kills; the memory that is free; and the kind of the device.
+"""The facts of the kernel: a cgroup's memory, its limit and kills; the memory that is free; and the kind of the device.
 
 Times of packs that were measured on one device say nothing of another.
 """

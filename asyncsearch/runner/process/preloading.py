@@ -1,4 +1,4 @@
-"""What a runner has imported, imported beforehand in a process from which the next ones are forked.
+"""The modules that a runner has imported, imported beforehand in a process from which the next ones are forked.
 
 Only modules of installed packages: the user's own may do anything, and come with the trainable. They are imported in
 the order, and with the variables, in which a runner had imported them, by a thread of the lowest priority, which ends;
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from asyncsearch.arguments import is_unicode
 from asyncsearch.runner.process.kernel_files import rooms, status
 from asyncsearch.runner.process.process_holdings import (
     ProcessHoldings,
@@ -42,7 +43,7 @@ _ROOM = 10
 
 
 class Preload(msgspec.Struct, frozen=True):
-    """What to import, and with which variables."""
+    """The modules to import, and with which variables."""
 
     environment: dict[str, str]
     """Those of the runners."""
@@ -56,7 +57,7 @@ class Preload(msgspec.Struct, frozen=True):
 
 
 class Preloaded(msgspec.Struct, frozen=True):
-    """What has come of it."""
+    """The outcome of a preload."""
 
     spoiled_by: str = ""
     """The module after whose import the process cannot be forked any more. Empty if it can be."""
@@ -88,8 +89,8 @@ def changed_variables(before: Mapping[str, str]) -> dict[str, str]:
 
 
 def text_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return those variables that a message can hold; others, bytes of another encoding, can only be inherited."""
-    return {name: value for name, value in environment.items() if _is_text(name + value)}
+    """Return the variables that a message can hold; others, bytes of another encoding, can only be inherited."""
+    return {name: value for name, value in environment.items() if is_unicode(name + value)}
 
 
 def take_over(environment: Mapping[str, str]) -> None:
@@ -153,7 +154,7 @@ def _set_for_imports(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 class ThreadState:
-    """What was set for the thread that made this alone: context variables, and values of ``threading.local``."""
+    """The values of the thread that made this alone: context variables, and values of ``threading.local``."""
 
     def __init__(self) -> None:
         self._context = contextvars.copy_context()
@@ -242,11 +243,3 @@ def _is_installed(name: str, module: object) -> bool:
     if spec is None or spec.name != name or not isinstance(spec.origin, str):
         return False
     return name.startswith("asyncsearch.") or not _INSTALLED_FOLDERS.isdisjoint(spec.origin.split(os.sep))
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # it is no text, which no message can hold
-        return False
-    return True

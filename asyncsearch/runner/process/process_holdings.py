@@ -1,4 +1,4 @@
-"""What a process holds that a fork would break: threads, descriptors, processes and temporary folders."""
+"""The holdings of a process that a fork would break: threads, descriptors, processes and temporary folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asyncsearch.files.trees import remove_tree
 
 
 class ProcessHoldings:
-    """What a fork would break of a process; what is temporary goes with the first fork that ends, for all others."""
+    """The holdings that a fork would break; what is temporary goes with the first fork that ends, for all others."""
 
     def __init__(self) -> None:
         self._threads = threading.active_count()

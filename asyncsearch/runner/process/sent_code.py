@@ -33,7 +33,7 @@ from asyncsearch.trainable import Pickled
 
 
 class ModulePlace(NamedTuple):
-    """Where a module was loaded from, on the machine that sent it."""
+    """The place from which a module was loaded, on the machine that sent it."""
 
     file: str | None
     path: tuple[str, ...] | None

@@ -201,7 +201,7 @@ class FarCheckpoints(FarFolder):
                     self._sweep_away(f"checkpoints/{node}/{version}")
 
     def sweep_except(self, needed: Container[CheckpointRef], *, settled: Container[NodeKey] = ()) -> None:
-        """Do what ``sweep`` does, and delete the checkpoints that are not needed: by one call for each node."""
+        """Sweep as ``sweep`` does, and delete the checkpoints that are not needed: by one call for each node."""
         if self._has_own_rules:
             super().sweep_except(needed, settled=settled)
             return

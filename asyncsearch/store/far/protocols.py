@@ -57,12 +57,6 @@ def file_system(protocol: str) -> type[Any]:
     return found
 
 
-def in_a_line(error: Exception) -> str:
-    """Return the kind and the first line of an error."""
-    first, _, _ = str(error).strip().partition("\n")  # Azure's also quotes the answer, with its XML
-    return f"{type(error).__name__}: {first.rstrip('.')}" if first else type(error).__name__
-
-
 def modified_s(info: Mapping[str, Any]) -> float | None:
     """Return the Unix time of a file by whichever name a file system has for it; None if it does not tell."""
     for key in _TIMES:

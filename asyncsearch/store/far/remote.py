@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from asyncsearch.errors import NotAFileError, StoreError
+from asyncsearch.errors import NotAFileError, StoreError, in_a_line
 from asyncsearch.files.contents import Content, content_of
 from asyncsearch.files.trees import remove_tree
 from asyncsearch.store.base_store import FileInfo
@@ -31,7 +31,6 @@ from asyncsearch.store.far.protocols import (
     OF_OBJECTS,
     WITH_PIPES,
     file_system,
-    in_a_line,
     modified_s,
     quoted,
     unquoted,

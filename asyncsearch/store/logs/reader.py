@@ -19,7 +19,7 @@ _CUT_OFF = "... what came here was cut off when its driver ended ..."
 
 
 class _Open:
-    """Where reading goes on in a segment that is not closed, or has no index that can be read."""
+    """The position at which reading goes on in a segment that is not closed, or has no index that can be read."""
 
     def __init__(self) -> None:
         self.driver = ""

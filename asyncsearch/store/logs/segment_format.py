@@ -60,7 +60,7 @@ class LogBlock(NamedTuple):
 
 
 class LogIndex(NamedTuple):
-    """Where each trial's lines are in a closed segment."""
+    """The places of each trial's lines in a closed segment."""
 
     driver: str
     trials: Mapping[str, list[list[Any]]]

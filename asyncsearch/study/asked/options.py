@@ -69,8 +69,8 @@ class WorkerOptions(metaclass=CheckedCalls):
     fresh_process: bool = False
     """Run each trial in a process of its own, instead of keeping one warm."""
     recycle_after: int | None = None
-    """Attempts after which a warm process is replaced. None: when its memory has grown by 1 GiB, or by a quarter of
-    what was free."""
+    """Attempts after which a warm process is replaced. None means when its memory has grown by 1 GiB, or by a quarter
+    of what was free."""
     preload: bool = True
     """Import, once a worker's first trial has trained, what it has imported from installed packages in a process of its
     own, from which later processes of the worker begin at once. It holds that memory once more for each worker (some
@@ -88,8 +88,8 @@ class WorkerOptions(metaclass=CheckedCalls):
     """Time without a use after which a worker gives its slot of Spark back: nothing waits, no trial may be created and
     no promotion is due before another trial reports. It is started again as soon as there is work for it, which costs
     a start: the import of the packages, what ``trial.once`` keeps, and where others have taken the slot, the wait for
-    it; see docs/clusters.md. None: it keeps its slot until the run ends. Processes on this machine always stay: they
-    hold no slot."""
+    it; see docs/clusters.md. None means it keeps its slot until the run ends. Processes on this machine always stay:
+    they hold no slot."""
 
     _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
 

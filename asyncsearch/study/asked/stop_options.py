@@ -1,4 +1,4 @@
-"""What is said of the stop rules of a study when it goes on: that they have changed, or that it has enough already."""
+"""The sentences on the stop rules of a study that goes on: that they have changed, or that it has enough already."""
 
 from __future__ import annotations
 

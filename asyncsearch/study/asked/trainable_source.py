@@ -1,4 +1,4 @@
-"""What the source of a trainable shows of how it uses its trial."""
+"""The source of a trainable, and the use of its trial that it shows."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from asyncsearch.trial import Params
 
 
 class NextStep(enum.Enum):
-    """What becomes of a trial after a result was told."""
+    """The fate of a trial after a result was told."""
 
     GO_ON = "go on"
     """Evaluate it further: to its ``target``, which may be a new one."""
@@ -68,7 +68,7 @@ class AskedTrial:
 
     @property
     def target(self) -> int | None:
-        """Units up to which it is to be evaluated now; None: until you say that it is done, by ``tell(value)``."""
+        """Units up to which it is to be evaluated now. None means until you say that it is done, by ``tell(value)``."""
         return self._session.state.trials[self.id].target
 
     @property

@@ -1,4 +1,4 @@
-"""Where a study lies whose store was not named: in a folder of its own, called after the script and the study."""
+"""The place of a study whose store was not named: a folder of its own, called after the script and the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver in a task of the cluster shows, as one small file of the store that the client reads again and again.
+"""The display of a driver in a task of the cluster, as one small file of the store that the client reads repeatedly.
 
 The file has the newest status, the sentences of the run, and the last lines that trials printed: its size does not grow
 with the search, a client that was away reads on, and one that comes later sees what there is to see. The driver writes
@@ -172,7 +172,7 @@ class BoardReader:
         self.last: Board | None = None
 
     def look(self, driver: str) -> bool:
-        """Show what is new, and return whether a driver has written since the last look.
+        """Show the news, and return whether a driver has written since the last look.
 
         Args:
             driver: its name; what another one has left there is not shown.

@@ -146,7 +146,7 @@ class RemoteRun:
         return ended[0]
 
     def _watch(self, attempt: str, tag: str, ended: list[Ending | str]) -> None:
-        """Show what a driver says, and keep its workers alive, until it has ended."""
+        """Show the words of a driver, and keep its workers alive, until it has ended."""
         began_s = self._news_s = time.monotonic()
         while not ended:
             self._follower.stop_if_asked(attempt, lambda: self._tasks.cancel(tag))

@@ -37,7 +37,7 @@ class SentStudy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(NamedTuple):
-    """What one driver is to do."""
+    """The task of one driver."""
 
     attempt: str
     """Names it."""
@@ -54,7 +54,7 @@ ENDING = msgspec.json.Decoder(Ending)
 
 
 class SentName(NamedTuple):
-    """Where a sent study is in its store."""
+    """The name of a sent study in its store."""
 
     name: str
     sha256: str

@@ -78,7 +78,7 @@ class Follower:
         self.news.clear()
 
     def look(self, attempt: str) -> bool:
-        """Show what a driver has said, and return whether it has said anything since the last look."""
+        """Show the news of a driver, and return whether it has said anything since the last look."""
         try:
             return self.reader.look(attempt)
         except StoreError as error:  # the driver decides how long it is waited for

@@ -35,7 +35,7 @@ class KeptWorkers:
         count: int,
         thread: Callable[[Callable[[], None], str], threading.Thread],
     ) -> None:
-        """Make it; nothing is begun."""
+        """Begin nothing yet."""
         self._tasks, self._store, self._thread = tasks, store, thread
         self._count = count
         self._changed = threading.Condition()

@@ -206,7 +206,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_optimizer(optimizer: Any) -> list[Any]:
-    """Return what an optimizer reads besides its attributes: what is applied, and to which weights decay applies."""
+    """Return how often an optimizer clips gradients, the function that applies them, and which weights decay."""
     if type(optimizer) not in _OPTIMIZERS:
         raise NotKnownError(optimizer)
     apply, clippings = vars(optimizer).get("apply"), 0

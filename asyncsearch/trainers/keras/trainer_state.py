@@ -38,7 +38,7 @@ def restored(variables: Sequence[Any]) -> Iterator[None]:
 
 
 def without_weights(net: Any, variables: Iterable[Any]) -> list[Any]:
-    """Return those of a model's variables that are no weights, of a frozen layer neither."""
+    """Return the variables of a model that are no weights, of a frozen layer neither."""
     weights = {id(one) for layer in net._flatten_layers() for one in layer._trainable_variables}
     return [one for one in variables if id(one) not in weights]
 

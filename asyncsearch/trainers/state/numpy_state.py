@@ -44,19 +44,20 @@ def _put_array(array: Any, saved: Any) -> None:
     array[...] = saved
 
 
-def _bits(generator: Any) -> Any:
+def bits_of(generator: Any) -> Any:
+    """Return the source of the bits that a generator of NumPy draws from."""
     found = generator.bit_generator if isinstance(generator, np.random.Generator) else generator
     return found._bit_generator if isinstance(found, np.random.RandomState) else found
 
 
 def _get_bits(generator: Any) -> Any:
-    bits = _bits(generator)
+    bits = bits_of(generator)
     legacy = generator.get_state(legacy=False) if isinstance(generator, np.random.RandomState) else None
     return {"bits": bits.state, "legacy": legacy, "spawned": getattr(bits.seed_seq, "n_children_spawned", 0)}
 
 
 def _put_bits(generator: Any, state: Any) -> None:
-    bits = _bits(generator)
+    bits = bits_of(generator)
     bits.state = state["bits"]
     if state["legacy"] is not None:
         generator.set_state(state["legacy"])  # with the second normal number, which is drawn in advance

@@ -65,7 +65,7 @@ def _generator_of_unit() -> torch.Generator:
 
 
 class _Place(NamedTuple):
-    """Where the samples of a batch are."""
+    """The place of the samples of a batch."""
 
     round: int
     """Counts the units and validations, at each of which new processes would have begun."""

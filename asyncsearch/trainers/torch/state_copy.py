@@ -58,7 +58,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _key(tensor: Any) -> tuple[str, int]:
-    """Return what tells the memory of a tensor from that of another one."""
+    """Return a key that tells the memory of a tensor from that of another one."""
     return str(tensor.device), tensor.untyped_storage().data_ptr()
 
 

@@ -1,4 +1,4 @@
-"""What must match in the members of one stack: all but the values of variables and the numbers of their optimizers.
+"""The parts of stacked members that must match: all but the values of variables and the numbers of optimizers.
 
 The step of a stack is traced once, with the values of its first member. Two values whose keys are equal by mistake
 would give a member the results of another one, so what is not known is equal to itself alone.

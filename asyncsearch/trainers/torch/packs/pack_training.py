@@ -78,7 +78,7 @@ def _take(pack: PackedTrainers, trainers: Sequence[Any]) -> None:
 
 
 def _note_outcome(pack: PackedTrainers, report: PackReport) -> None:
-    """Say who trains by itself. It is a refusal where nobody could train with any other, and not where two differ."""
+    """Say which trainers train by themselves: a refusal where none could train with any other, not where two differ."""
     unfit = pack.unfit()
     if len(unfit) == len(pack.trainers):
         report.refuse(unfit[0][1])
