@@ -84,6 +84,7 @@ def test_objects_in_a_tuple_stay_the_same_beside_values_that_are_put_back() -> N
 
 
 def test_a_value_in_a_tuple_that_nothing_holds_must_be_the_saved_one() -> None:
-    assert restored(("net", np.ones(2)), ("net", np.zeros(2)))[1].tolist() == [1, 1]
+    for same in ("net", float("nan"), frozenset("ab")):
+        assert restored((same, np.ones(2)), (same, np.zeros(2)))[1].tolist() == [1, 1]
     with pytest.raises(UsageError, match=r"does not fit state\['it'\]\[0\]: it is 0 now, 3 was saved"):
         restored((3, np.ones(2)), (0, np.zeros(2)))

@@ -114,7 +114,7 @@ def _restore_tuple(decoder: Decoder, value: Any, saved: Any, place: str) -> None
     """Restore the objects in a tuple that nothing holds in which another could take its place."""
     parts = _renewed_tuple(decoder, value, saved, place)
     for number, (old, new) in enumerate(zip(value, parts, strict=True)):
-        if new is not old and new != old:
+        if new is not old and new != old and repr(new) != repr(old):  # NaN equals nothing
             raise _misfit(f"{place}[{number}]", f"it is {old!r:.80} now, {new!r:.80} was saved, and no tuple changes")
 
 
